@@ -1,0 +1,1 @@
+"""The Redis queue of decode jobs: lanes, policies, leases."""

@@ -1,0 +1,66 @@
+"""Every error the queue raises.
+
+QueueError
++-- QueueUnavailable      Redis cannot be reached or timed out; retry later
++-- UnsafeRedis           Redis is configured so that it would lose leases
++-- UnknownPolicy         no policy of that name
++-- BadJob                the job itself is malformed (a caller's bug)
+SettingsError             one or more environment values are wrong (all are listed)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class QueueError(Exception):
+    """Base of everything the queue raises on purpose."""
+
+
+class QueueUnavailable(QueueError):
+    """Redis cannot be reached or did not answer in time."""
+
+
+class UnsafeRedis(QueueError):
+    """Redis may evict keys, and with them leases and audio."""
+
+    def __init__(self, maxmemory_policy: str) -> None:
+        self.maxmemory_policy = maxmemory_policy
+        super().__init__(
+            f"Redis has maxmemory-policy {maxmemory_policy!r}, under which it would drop leases and audio; "
+            "set it to 'noeviction' (redis-cli CONFIG SET maxmemory-policy noeviction)"
+        )
+
+
+class UnknownPolicy(QueueError):
+    """No scheduling policy has this name."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        self.known = tuple(known)
+        super().__init__(f"unknown policy {name!r}; choose one of {', '.join(self.known)}")
+
+
+class BadJob(QueueError):
+    """A job that cannot be queued: a caller's bug, never a client's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingProblem:
+    """One wrong environment value: its name, what it held, what is allowed."""
+
+    name: str
+    value: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value!r}: {self.problem}"
+
+
+class SettingsError(Exception):
+    """All wrong settings of a program at once."""
+
+    def __init__(self, problems: Sequence[SettingProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(["these settings are wrong:", *(f"  {p}" for p in self.problems)]))

@@ -1,0 +1,72 @@
+"""Every key of the queue. ``{q:NAME}`` is a hash tag: one queue lives in one cluster slot.
+
+docs/redis-keys.md lists the same keys with types, contents and expiry; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from queueing.lane import Lane
+
+FRONT_CHANNEL_PREFIX = "hl:front:"
+
+
+def front_channel(front: str) -> str:
+    """The pub/sub channel on which one front-end process hears results."""
+    return f"{FRONT_CHANNEL_PREFIX}{front}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """The keys of the queue ``name``."""
+
+    name: str
+
+    @property
+    def prefix(self) -> str:
+        return f"hl:{{q:{self.name}}}:"
+
+    def lane(self, lane: Lane) -> str:
+        return f"{self.prefix}lane:{lane.name}"
+
+    @property
+    def job_prefix(self) -> str:
+        return f"{self.prefix}job:"
+
+    def job(self, job_id: str) -> str:
+        return f"{self.job_prefix}{job_id}"
+
+    def events(self, session: str) -> str:
+        return f"{self.prefix}events:{session}"
+
+    def worker(self, worker: str) -> str:
+        return f"{self.prefix}worker:{worker}"
+
+    @property
+    def leases(self) -> str:
+        return f"{self.prefix}leases"
+
+    @property
+    def open_partial(self) -> str:
+        return f"{self.prefix}open-partial"
+
+    @property
+    def dead(self) -> str:
+        return f"{self.prefix}dead"
+
+    @property
+    def costs(self) -> str:
+        return f"{self.prefix}costs"
+
+    @property
+    def policy(self) -> str:
+        return f"{self.prefix}policy"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.prefix}workers"
+
+    @property
+    def wake(self) -> str:
+        return f"{self.prefix}wake"

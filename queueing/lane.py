@@ -1,0 +1,74 @@
+"""A lane is one kind of job in one encoder window: jobs of a lane cost about the same.
+
+Pure values; the queue's keys, policies and costs are all indexed by lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+PADDING_S = 2.0
+"""Seconds of room behind the audio that a window must have (see docs/scheduling.md)."""
+
+SHORT_WINDOWS_S = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
+"""Encoder windows within Whisper's own 30 s, in seconds."""
+
+LONG_WINDOWS_S = (60, 90, 120, 240, 600)
+"""For audio that takes several 30 s windows in a row; finals and files only."""
+
+MAX_AUDIO_S = LONG_WINDOWS_S[-1] - PADDING_S
+MAX_PARTIAL_AUDIO_S = SHORT_WINDOWS_S[-1] - PADDING_S
+
+
+class Kind(StrEnum):
+    """What a decode is for."""
+
+    PARTIAL = "partial"
+    FINAL = "final"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Lane:
+    """One kind of job in one window."""
+
+    kind: Kind
+    window_s: int
+
+    @property
+    def name(self) -> str:
+        """``KIND:WINDOW``, as in the keys and in `Lane.parse`."""
+        return f"{self.kind}:{self.window_s}"
+
+    @staticmethod
+    def parse(name: str) -> Lane:
+        """Read ``KIND:WINDOW``; raises ValueError for anything that is not one of `all_lanes`."""
+        kind, _, window = name.partition(":")
+        lane = Lane(Kind(kind), int(window))
+        if lane not in all_lanes():
+            raise ValueError(f"no such lane: {name!r}")
+        return lane
+
+    @staticmethod
+    def for_audio(kind: Kind, audio_s: float) -> Lane:
+        """The lane of the smallest window that holds ``audio_s`` seconds and `PADDING_S` of room.
+
+        Raises ValueError when no window is long enough.
+        """
+        for window in windows(kind):
+            if audio_s + PADDING_S <= window:
+                return Lane(kind, window)
+        raise ValueError(f"no window for {audio_s:.1f} s of {kind} audio; the longest is {windows(kind)[-1]} s")
+
+
+def windows(kind: Kind) -> tuple[int, ...]:
+    """The windows, in ascending seconds, that jobs of this kind may use."""
+    return SHORT_WINDOWS_S if kind is Kind.PARTIAL else SHORT_WINDOWS_S + LONG_WINDOWS_S
+
+
+@cache
+def all_lanes() -> tuple[Lane, ...]:
+    """Every lane there is, in a fixed order that is part of the scripts' contract."""
+    return tuple(Lane(kind, window) for kind in Kind for window in windows(kind))

@@ -1,0 +1,38 @@
+"""Structured log lines on standard error: one event a line, never any transcript or audio."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def configure_logs(level: str, log_format: str, *, program: str) -> None:
+    """Send structlog and the standard library's loggers to standard error.
+
+    ``level`` is debug, info, warning or error; ``log_format`` is json or console. Called once, by a
+    composition root.
+    """
+    number = getattr(logging, level.upper())
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        if log_format == "console"
+        else structlog.processors.JSONRenderer()
+    )
+    structlog.contextvars.bind_contextvars(program=program)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(
+        level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s: %(message)s", force=True
+    )

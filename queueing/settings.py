@@ -1,0 +1,135 @@
+"""How every program reads its environment: one frozen object, all values checked at once.
+
+A program's settings class derives from `QueueSettings` and adds fields; the environment name of a field
+is ``HEARLINE_`` + its name in capitals unless an alias says otherwise. docs/configuration.md is rendered
+from these classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from queueing.errors import SettingProblem, SettingsError
+
+
+def _environment_name(field: str) -> str:
+    return f"HEARLINE_{field.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One line of the configuration table."""
+
+    name: str
+    default: str
+    type: str
+    meaning: str
+
+
+class EnvSettings(BaseModel):
+    """Base of all settings: frozen, built from a mapping of environment variables."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=_environment_name,
+        populate_by_name=True,
+        validate_default=True,
+    )
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str]) -> Self:
+        """Validate the environment; raises `SettingsError` naming every wrong value, its limit and the fix.
+
+        An empty value counts as unset.
+        """
+        known = {cls._env_name(name, info) for name, info in cls.model_fields.items()}
+        given = {name: value for name, value in environment.items() if name in known and value != ""}
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            problems = [
+                SettingProblem(
+                    name=str(item["loc"][0]) if item["loc"] else "settings",
+                    value=str(given.get(str(item["loc"][0]), "")) if item["loc"] else "",
+                    problem=_lower_first(item["msg"].removeprefix("Value error, ")),
+                )
+                for item in error.errors()
+            ]
+            raise SettingsError(problems) from None
+
+    @classmethod
+    def rows(cls) -> Iterator[SettingRow]:
+        """The settings of this class in order, for the documentation."""
+        for name, info in cls.model_fields.items():
+            default = info.get_default(call_default_factory=True, validated_data={})
+            yield SettingRow(
+                name=cls._env_name(name, info),
+                default="" if default is None else str(default),
+                type=_type_name(info),
+                meaning=info.description or "",
+            )
+
+    @staticmethod
+    def _env_name(name: str, info: FieldInfo) -> str:
+        return info.alias or _environment_name(name)
+
+
+class QueueSettings(EnvSettings):
+    """What every program that touches the queue needs to know."""
+
+    redis_url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        alias="REDIS_URL",
+        description="Where Redis is (redis://, rediss:// or unix://).",
+    )
+    queue: str = Field(
+        "main",
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        description="Name of the queue; programs that share it work together.",
+    )
+    policy: str = Field(
+        "priority",
+        description="Scheduling policy that a fresh queue starts with: fcfs, priority, strict, sjf, hrrn, boost or edf. "
+        "`hearline queue policy NAME` changes it while running.",
+    )
+    lease_s: float = Field(
+        10.0,
+        ge=1,
+        le=600,
+        description="Seconds a worker holds a job without renewing before others may take it over.",
+    )
+    attempts: int = Field(
+        3,
+        ge=1,
+        le=20,
+        description="Claims of one job before it is given up as dead and its client gets an error.",
+    )
+    max_queued: int = Field(
+        10_000,
+        ge=10,
+        le=1_000_000,
+        description="Jobs that may wait; beyond it partials are refused first, then finals.",
+    )
+    log_level: str = Field(
+        "info", pattern=r"^(debug|info|warning|error)$", description="Least severe log line that is written."
+    )
+    log_format: str = Field(
+        "json",
+        pattern=r"^(json|console)$",
+        description="Log lines as JSON objects or as text for a terminal.",
+    )
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _type_name(info: FieldInfo) -> str:
+    annotation: Any = info.annotation
+    return getattr(annotation, "__name__", None) or str(annotation)

@@ -1,0 +1,60 @@
+"""Fixtures for every test: a real Redis started by the test run, an empty database per test, a leak check."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from ops.redis_server import RedisServer
+from queueing.connect import connect
+from tests.support.leaks import keys_without_expiry
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A redis-server of this test run's own."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> Iterator[str]:
+    """The URL of an empty Redis; afterwards no key without expiry may be left but the permanent ones."""
+    client = connect(redis_server.url)
+    client.flushall()
+    yield redis_server.url
+    leaked = keys_without_expiry(client)
+    client.flushall()
+    client.close()
+    assert not leaked, f"keys left without expiry that are not on the permanent list: {leaked}"
+
+
+@pytest.fixture
+def redis_client(redis_url: str) -> Iterator[redis.Redis]:
+    """A client of the empty Redis."""
+    client = connect(redis_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Chance for this test; the seed is printed when it fails, HEARLINE_TEST_SEED replays it."""
+    seed = int(os.environ.get("HEARLINE_TEST_SEED") or random.SystemRandom().randrange(2**32))  # noqa: TID251
+    print(f"{request.node.name}: HEARLINE_TEST_SEED={seed}")  # noqa: T201
+    return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def speech_dir() -> Path:
+    """The folder of real recordings; skips where it is absent."""
+    default = Path(__file__).resolve().parent.parent.parent / "shared" / "speech"
+    folder = Path(os.environ.get("HEARLINE_SPEECH") or default)  # noqa: TID251
+    if not (folder / "manifest.csv").is_file():
+        pytest.skip(f"no recordings at {folder}; set HEARLINE_SPEECH to a folder with manifest.csv")
+    return folder

@@ -1,0 +1,60 @@
+"""What a worker asks of a model. Implementations: `whisper` (faster-whisper), `scripted` (deterministic)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from queueing.lane import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRequest:
+    """One piece of audio to decode: ``samples`` is float32, shape (n,), 16 kHz mono in [-1, 1]."""
+
+    samples: npt.NDArray[np.float32]
+    kind: Kind
+    language: str | None = None
+    words: bool = False
+
+    @property
+    def audio_s(self) -> float:
+        return len(self.samples) / 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word with its times in seconds from the start of the request's audio."""
+
+    text: str
+    start_s: float
+    end_s: float
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The text of one request; ``text`` is empty when there is no speech."""
+
+    text: str
+    language: str | None = None
+    words: tuple[Word, ...] = ()
+
+
+class DecodeError(Exception):
+    """This request cannot be decoded; the others of its batch can."""
+
+
+class Transcriber(Protocol):
+    """A loaded model."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, for health and logs."""
+
+    def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
+        """Decode a batch; one answer per request, in order. A fault of one is its `DecodeError` alone."""
