@@ -70,3 +70,17 @@ class QueueKeys:
     @property
     def wake(self) -> str:
         return f"{self.prefix}wake"
+
+    @property
+    def counts(self) -> str:
+        return f"{self.prefix}counts"
+
+    @property
+    def streams(self) -> str:
+        return f"{self.prefix}streams"
+
+    def session_jobs(self, session: str) -> str:
+        return f"{self.prefix}session-jobs:{session}"
+
+    def claim(self, worker: str) -> str:
+        return f"{self.prefix}claim:{worker}"

@@ -95,7 +95,7 @@ class QueueSettings(EnvSettings):
     )
     policy: str = Field(
         "priority",
-        description="Scheduling policy that a fresh queue starts with: fcfs, priority, strict, sjf, hrrn, boost or edf. "
+        description="Scheduling policy a fresh queue starts with: fcfs, priority, strict, sjf, hrrn, boost or edf. "
         "`hearline queue policy NAME` changes it while running.",
     )
     lease_s: float = Field(

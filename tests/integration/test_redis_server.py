@@ -27,7 +27,7 @@ def test_data_survives_a_kill_when_a_data_folder_is_given(tmp_path: Path) -> Non
     client = connect(server.start())
     try:
         client.set("kept", "1", ex=1000)
-        client.execute_command("BGREWRITEAOF")
+        client.bgrewriteaof()
         client.close()
         server.stop()
         client = connect(server.start())
