@@ -1,0 +1,213 @@
+"""The streaming protocol, version 1: message types, limits, encode and decode. No I/O.
+
+Client to server: `Start`, `Flush`, `Keepalive`, `End` as text, audio as binary messages.
+Server to client: `Ready`, `Partial`, `Final`, `Done`, `Error`, all text. docs/protocol.md tells the rest.
+Unknown fields are ignored by both sides; an unknown type is `UnknownType`, anything else wrong `BadMessage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from sessions.codes import CODES, CloseCode, CodeInfo, ErrorCode
+from sessions.errors import BadMessage, UnknownType, WireError
+
+__all__ = [
+    "BYTES_PER_SAMPLE", "BYTES_PER_SECOND", "CHANNELS", "CODES", "ENCODING", "MAX_BAD_MESSAGES", "MAX_TEXT_BYTES",
+    "PROTOCOL", "SAMPLE_RATE", "BadMessage", "ClientMessage", "CloseCode", "CodeInfo", "Done", "End", "Error",
+    "ErrorCode", "Final", "Flush", "Keepalive", "Limits", "Partial", "Ready", "ServerMessage", "Start", "Timing",
+    "UnknownType", "WireError", "Word", "decode_client", "decode_server", "encode",
+]  # fmt: skip
+
+PROTOCOL = 1
+
+SAMPLE_RATE = 16_000
+CHANNELS = 1
+ENCODING = "pcm_s16le"
+BYTES_PER_SAMPLE = 2
+BYTES_PER_SECOND = SAMPLE_RATE * BYTES_PER_SAMPLE
+
+MAX_TEXT_BYTES = 16_384
+"""Longest text message in UTF-8 bytes: a start message with every field is below 1 kB."""
+
+MAX_CLIENT_REF = 128
+MAX_BAD_MESSAGES = 100
+"""Wrong messages of one stream until it is closed."""
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+class Start(_Message):
+    """Optional first message: the format of the audio and what is wanted of it."""
+
+    type: Literal["start"] = "start"
+    sample_rate: int = SAMPLE_RATE
+    encoding: str = Field(ENCODING, max_length=64)
+    channels: int = CHANNELS
+    language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
+    """ISO 639 code; None leaves it to the model."""
+    partials: bool = True
+    words: bool = False
+    """Finals carry word times."""
+    client_ref: str | None = Field(None, max_length=MAX_CLIENT_REF)
+    """The client's own name for this stream, for logs; never interpreted."""
+
+
+class Flush(_Message):
+    """A final for what is there; the stream stays open."""
+
+    type: Literal["flush"] = "flush"
+
+
+class Keepalive(_Message):
+    """Nothing to say, still here."""
+
+    type: Literal["keepalive"] = "keepalive"
+
+
+class End(_Message):
+    """No more audio: the last final, then `Done`."""
+
+    type: Literal["end"] = "end"
+
+
+ClientMessage = Start | Flush | Keepalive | End
+
+
+class Limits(_Message):
+    """What this server allows one stream; seconds and bytes."""
+
+    max_audio_s: Seconds
+    max_frame_bytes: int
+    max_text_bytes: int = MAX_TEXT_BYTES
+    idle_timeout_s: Seconds
+    inference_timeout_s: Seconds
+    partial_interval_s: Seconds
+    min_partial_audio_s: Seconds
+
+
+class Ready(_Message):
+    """The options are settled; ``session`` names the stream in the server's logs."""
+
+    type: Literal["ready"] = "ready"
+    session: str
+    protocol: int = PROTOCOL
+    limits: Limits
+
+
+class Word(_Message):
+    """A word of a final; times in seconds from the start of the stream."""
+
+    text: str
+    start_s: Seconds
+    end_s: Seconds
+    probability: float = Field(ge=0, le=1)
+
+
+class Timing(_Message):
+    """Where the time of a final went: waiting in the queue, decoding, for how much audio."""
+
+    queue_ms: int = Field(ge=0)
+    decode_ms: int = Field(ge=0)
+    audio_s: Seconds
+
+
+class Partial(_Message):
+    """The current guess for audio from ``start_s`` to ``end_s``; the next partial or final replaces it."""
+
+    type: Literal["partial"] = "partial"
+    seq: int = Field(ge=1)
+    provisional: Literal[True] = True
+    start_s: Seconds
+    end_s: Seconds
+    text: str
+
+
+class Final(_Message):
+    """The text of ``start_s`` to ``end_s``, said once and never changed; ``last``: nothing follows but `Done`."""
+
+    type: Literal["final"] = "final"
+    seq: int = Field(ge=1)
+    provisional: Literal[False] = False
+    start_s: Seconds
+    end_s: Seconds
+    text: str
+    last: bool
+    words: Annotated[tuple[Word, ...] | None, Field(strict=False)] = None
+    timing: Timing | None = None
+
+
+class Done(_Message):
+    """The stream is complete: seconds of audio accepted and finals sent."""
+
+    type: Literal["done"] = "done"
+    audio_s: Seconds
+    finals: int = Field(ge=0)
+
+
+class Error(_Message):
+    """Something went wrong; ``fatal``: the server closes the stream. Newer servers may know more codes."""
+
+    type: Literal["error"] = "error"
+    code: str
+    message: str
+    fatal: bool
+    retry_after_s: Seconds | None = None
+
+
+ServerMessage = Ready | Partial | Final | Done | Error
+
+_CLIENT: Mapping[str, type[_Message]] = {"start": Start, "flush": Flush, "keepalive": Keepalive, "end": End}
+_SERVER: Mapping[str, type[_Message]] = {
+    "ready": Ready, "partial": Partial, "final": Final, "done": Done, "error": Error,
+}  # fmt: skip
+
+
+def encode(message: ClientMessage | ServerMessage) -> str:
+    """The message as JSON text; fields that are None are left out."""
+    return message.model_dump_json(exclude_none=True)
+
+
+def decode_client(text: str | bytes) -> ClientMessage:
+    """Read a text message of a client. Raises `BadMessage` or `UnknownType`."""
+    return _decode(text, _CLIENT)  # type: ignore[return-value]
+
+
+def decode_server(text: str | bytes) -> ServerMessage:
+    """Read a text message of a server. Raises `BadMessage` or `UnknownType` (which a client may ignore)."""
+    return _decode(text, _SERVER, limit=None)  # type: ignore[return-value]
+
+
+def _decode(text: str | bytes, types: Mapping[str, type[_Message]], *, limit: int | None = MAX_TEXT_BYTES) -> _Message:
+    try:
+        raw = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise BadMessage(f"the text is not valid Unicode: {error.reason}") from None
+    if limit is not None and len(raw) > limit:
+        raise BadMessage(f"a text message of {len(raw)} bytes; at most {limit} are allowed")
+    try:
+        data: Any = from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        raise BadMessage(f"not JSON: {error}; send one JSON object per text message") from None
+    if not isinstance(data, dict):
+        raise BadMessage(f'a JSON {type(data).__name__} instead of an object like {{"type":"end"}}')
+    kind = data.get("type")
+    if not isinstance(kind, str):
+        raise BadMessage(f"no field 'type' with a text; known types are {', '.join(types)}")
+    if kind not in types:
+        raise UnknownType(kind[:64], tuple(types))
+    try:
+        return types[kind].model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        shown = repr(first["input"])[:80]
+        raise BadMessage(f"{kind}.{where} is {shown}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
