@@ -38,7 +38,7 @@ def prior_costs() -> dict[Lane, float]:
     return {lane: prior_cost_ms(lane) for lane in all_lanes()}
 
 
-def merge_costs(learned: Mapping[str, str | float] | Mapping[bytes, bytes]) -> dict[Lane, float]:
+def merge_costs(learned: Mapping[bytes, bytes] | Mapping[str, str] | Mapping[str, float]) -> dict[Lane, float]:
     """Every lane's cost in ms: the learned one (lane name -> ms, as HGETALL returns it) over the prior.
 
     Values are held within `MIN_COST_MS` and `MAX_COST_MS`. A lane that this version does not know is left
