@@ -28,8 +28,8 @@ EDGE = 0.01
 
 def main() -> None:
     voice = PiperVoice.load(str(model_path()), config_path=str(config_path()))
-    # Without the two noise inputs the voice says the same samples every time.
-    config = SynthesisConfig(length_scale=1.05, noise_scale=0.0, noise_w_scale=0.0)
+    # Without the two noise inputs the voice says the same samples every time; full volume clips in the resampler.
+    config = SynthesisConfig(length_scale=1.05, noise_scale=0.0, noise_w_scale=0.0, volume=0.6)
     for name, pauses in PAUSES_S.items():
         lines = (HERE / f"{name}.txt").read_text(encoding="utf-8").splitlines()
         parts = [np.zeros(int(LEAD_S * RATE), np.int16)]
