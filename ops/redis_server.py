@@ -5,11 +5,15 @@ Order: ``redis-server`` or ``valkey-server`` on PATH, else the one inside the re
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +21,14 @@ from typing import Self
 import redis
 
 START_LIMIT_S = 10.0
+POLL_S = 0.05
+
+PORT_TRIES = 3
+"""A free port may be taken between the moment it was found and the server's start."""
+
+TETHER = Path(__file__).resolve().parent / "tether.py"
+
+LOCK_NAME = "hearline.lock"
 
 
 class NoRedis(Exception):
@@ -52,15 +64,27 @@ class RedisServer:
     """A redis-server child process on the loopback address, ``noeviction``, persistent only with ``data_dir``.
 
     Use as a context manager, or `start` and `stop`. It has its own process group, so Ctrl-C in the
-    terminal reaches the programs that use it first.
+    terminal reaches the programs that use it first. With ``tethered`` (Linux) it ends when this process
+    dies, however that happens; the thread that calls `start` must then live as long as the server.
     """
 
-    def __init__(self, *, data_dir: Path | None = None, port: int | None = None, binary: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        data_dir: Path | None = None,
+        port: int | None = None,
+        binary: Path | None = None,
+        tethered: bool = False,
+    ) -> None:
         self._data_dir = data_dir
         self._binary = binary
+        self._tethered = tethered and sys.platform == "linux"
+        self._port_is_free_choice = port is None
         self.port = port or free_port()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock: int | None = None
+        self._came_up = False
 
     @property
     def url(self) -> str:
@@ -73,61 +97,103 @@ class RedisServer:
             raise RuntimeError("the Redis server is not running")
         return self._process.pid
 
+    def ended(self) -> int | None:
+        """The status with which the server ended by itself (or was killed from outside); None while it runs.
+
+        Also None when it was never started, was stopped, or `start` failed.
+        """
+        return None if self._process is None else self._process.poll()
+
     def start(self) -> str:
-        """Start the server and wait until it answers; returns its URL. Raises `NoRedis` when it does not come up."""
+        """Start the server and wait until it answers; returns its URL.
+
+        After `kill`, or when it `ended`, this brings it back on the same port. Raises `NoRedis` when it does
+        not come up, or when another server uses the data folder.
+        """
         binary = self._binary or find_server()
+        folder, persistence = self._folder()
+        first = not self._came_up
+        for tries_left in reversed(range(PORT_TRIES if first and self._port_is_free_choice else 1)):
+            try:
+                self._launch(binary, folder, persistence)
+                break
+            except NoRedis:
+                self._end_process()
+                if not tries_left or "Address already in use" not in _tail(folder / "redis.log"):
+                    if first:
+                        self.stop()
+                    raise
+                self.port = free_port()
+        self._came_up = True
+        return self.url
+
+    def _folder(self) -> tuple[Path, list[str]]:
         if self._data_dir is None:
             self._scratch = self._scratch or tempfile.TemporaryDirectory(prefix="hearline-redis-")
-            folder, persistence = self._scratch.name, ["--save", "", "--appendonly", "no"]
-        else:
+            return Path(self._scratch.name), ["--save", "", "--appendonly", "no"]
+        try:
             self._data_dir.mkdir(parents=True, exist_ok=True)
-            folder = str(self._data_dir.resolve())
-            persistence = ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
-        log = Path(folder) / "redis.log"
+            folder = self._data_dir.resolve()
+            if self._lock is None:
+                self._lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release_lock()
+            raise NoRedis(f"another Redis server is using the data folder {folder}; stop it or take another") from None
+        except OSError as error:
+            raise NoRedis(f"cannot keep Redis data in {self._data_dir}: {error.strerror}") from error
+        return folder, ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
+
+    def _launch(self, binary: Path, folder: Path, persistence: list[str]) -> None:
+        log = folder / "redis.log"
+        tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())] if self._tethered else []
         command = [
-            str(binary), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", folder, *persistence,
+            *tether, str(binary), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder), *persistence,
             "--maxmemory-policy", "noeviction", "--daemonize", "no", "--logfile", str(log),
             "--client-output-buffer-limit", "pubsub", "64mb", "32mb", "60",
         ]  # fmt: skip
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                # The server inherits the lock, so that the folder stays locked for as long as it lives.
+                pass_fds=() if self._lock is None else (self._lock,),
+            )
+        except OSError as error:
+            raise NoRedis(f"cannot run {binary}: {error.strerror}") from error
         self._await_answer(log)
-        return self.url
 
     def _await_answer(self, log: Path) -> None:
         assert self._process is not None
         client = redis.Redis(port=self.port, socket_connect_timeout=1.0, socket_timeout=1.0)
+        tries_left = int(START_LIMIT_S / POLL_S)
         try:
-            for _ in range(int(START_LIMIT_S / 0.05)):
+            while tries_left:
                 try:
-                    client.ping()
-                    return
-                except (redis.ConnectionError, redis.TimeoutError):
-                    try:
-                        code = self._process.wait(0.05)
-                    except subprocess.TimeoutExpired:
-                        continue
-                    tail = log.read_text(errors="replace")[-500:] if log.exists() else ""
-                    raise NoRedis(f"redis-server ended at once with status {code}: {tail}") from None
+                    # Another server may sit on this port: the answer must come from the one started here.
+                    if client.info("server")["process_id"] == self._process.pid:
+                        return
+                except redis.BusyLoadingError:
+                    tries_left += 1  # It reads its data back, which takes as long as it takes.
+                except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError):
+                    pass
+                tries_left -= 1
+                try:
+                    code = self._process.wait(POLL_S)
+                except subprocess.TimeoutExpired:
+                    continue
+                raise NoRedis(f"redis-server ended at once with status {code}: {_tail(log)}") from None
             raise NoRedis(f"redis-server did not answer on port {self.port} within {START_LIMIT_S:.0f} s")
         finally:
             client.close()
 
     def stop(self) -> None:
         """Stop the server and remove its scratch folder. Idempotent."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        self._end_process()
+        self._release_lock()
         if self._scratch is not None:
             self._scratch.cleanup()
             self._scratch = None
@@ -139,6 +205,21 @@ class RedisServer:
             self._process.wait()
             self._process = None
 
+    def _end_process(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -147,3 +228,9 @@ class RedisServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _tail(log: Path) -> str:
+    with suppress(OSError):
+        return log.read_text(errors="replace")[-500:].strip()
+    return ""

@@ -1,0 +1,137 @@
+"""Which processes there are, how many of each, and how each is started.
+
+The table comes from a Procfile: the one given, else the project's own, else the same table built in
+(an installed package has no Procfile beside it; a Procfile of another application in the current folder
+is never picked up by accident).
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from honcho.environ import parse_procfile
+
+from ops.errors import Missing, WrongUse
+
+BUILT_IN = {"web": "python -m api", "worker": "python -m workers"}
+"""The Procfile of the project; a test compares the two."""
+
+PROJECT_PROCFILE = Path(__file__).resolve().parent.parent / "Procfile"
+
+MOST_OF_A_KIND = 256
+
+OPERATORS = frozenset("|&;()`\n")
+"""With one of these a line may be more than one command, and cannot simply be exec'd."""
+
+NOT_A_PROGRAM = frozenset(
+    {"{", "!", ".", "cd", "export", "set", "if", "for", "while", "until", "case", "trap", "ulimit"}
+)
+
+TETHER = Path(__file__).resolve().parent / "tether.py"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One process to run: ``web.1``, its shell command, what its environment adds, and where it runs.
+
+    ``direct`` means that the process group's leader is the program itself, not a shell around it.
+    """
+
+    name: str
+    command: str
+    environment: Mapping[str, str]
+    folder: Path | None
+    direct: bool
+
+    @property
+    def kind(self) -> str:
+        return self.name.rpartition(".")[0]
+
+
+def read_table(procfile: Path | None) -> tuple[dict[str, str], Path | None]:
+    """Process kinds with their commands, and the folder they run in (None: the current one).
+
+    Raises `Missing` for a Procfile that cannot be read, `WrongUse` for one without any process.
+    """
+    path = procfile or (PROJECT_PROCFILE if PROJECT_PROCFILE.is_file() else None)
+    if path is None:
+        return dict(BUILT_IN), None
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Missing(f"cannot read the Procfile {path}: {error}") from error
+    try:
+        table: dict[str, str] = dict(parse_procfile(text).processes)
+    except AssertionError as error:
+        raise WrongUse(f"{path}: {error}") from error
+    if not table:
+        raise WrongUse(f"{path} names no process; a line looks like 'worker: python -m workers'")
+    return table, path.resolve().parent
+
+
+def parse_counts(arguments: Sequence[str], kinds: Sequence[str]) -> dict[str, int]:
+    """Read ``worker=3`` arguments; kinds not named get 1. Raises `WrongUse`."""
+    counts = dict.fromkeys(kinds, 1)
+    for argument in arguments:
+        kind, equals, number = argument.partition("=")
+        if not equals or kind not in counts:
+            raise WrongUse(
+                f"{argument!r} does not say how many of what; write KIND=COUNT with KIND one of {', '.join(kinds)}, "
+                "for example worker=3"
+            )
+        if not (number.isascii() and number.isdigit()) or int(number) > MOST_OF_A_KIND:
+            raise WrongUse(f"{argument!r}: the count must be a whole number from 0 to {MOST_OF_A_KIND}")
+        counts[kind] = int(number)
+    if not any(counts.values()):
+        raise WrongUse("all counts are 0: nothing to run")
+    return counts
+
+
+def expand(
+    table: Mapping[str, str],
+    counts: Mapping[str, int],
+    *,
+    environment: Mapping[str, str],
+    web_ports: Sequence[int],
+    folder: Path | None,
+    parent: int | None,
+) -> list[ProcessSpec]:
+    """One spec per process, in the table's order; the n-th web process gets the n-th port.
+
+    With ``parent`` (a process id; Linux) each process gets SIGTERM from the kernel should that parent die
+    without having stopped it.
+    """
+    specs = []
+    for kind, command in table.items():
+        for index in range(counts[kind]):
+            added = {**environment, "HONCHO_PROCESS_NAME": f"{kind}.{index + 1}"}
+            if kind == "web":
+                added["HEARLINE_PORT"] = str(web_ports[index])
+            line, direct = shell_line(command, parent=parent)
+            specs.append(ProcessSpec(f"{kind}.{index + 1}", line, added, folder, direct))
+    return specs
+
+
+def shell_line(command: str, *, parent: int | None) -> tuple[str, bool]:
+    """The line for ``sh -c``, and whether the program replaces the shell.
+
+    ``python`` becomes the interpreter that runs this, so that a virtual environment need not be activated.
+    A simple command is exec'd, so that signals reach the program itself and not a shell that dies of them.
+    """
+    words = command.split(maxsplit=1)
+    if words[0] == "exec" and len(words) == 2:
+        command, words = words[1], words[1].split(maxsplit=1)
+    first = words[0]
+    if first in ("python", "python3"):
+        command = " ".join([shlex.quote(sys.executable), *words[1:]])
+    simple = not set(command) & OPERATORS and "=" not in first and first not in NOT_A_PROGRAM
+    tether = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(str(TETHER))} {parent} " if parent else ""
+    if simple:
+        return f"exec {tether}{command}", True
+    if tether:
+        return f"exec {tether}/bin/sh -c {shlex.quote(command)}", False
+    return command, False

