@@ -46,7 +46,15 @@ class Transcript:
 
 
 class DecodeError(Exception):
-    """This request cannot be decoded; the others of its batch can."""
+    """This request cannot be decoded; the others of its batch can.
+
+    ``retry``: another attempt may succeed (out of memory, a fault of the machine); without it the request
+    itself is at fault.
+    """
+
+    def __init__(self, message: str, *, retry: bool = False) -> None:
+        super().__init__(message)
+        self.retry = retry
 
 
 class Transcriber(Protocol):

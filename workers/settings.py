@@ -1,0 +1,88 @@
+"""What a worker can be told through its environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from queueing.settings import QueueSettings
+
+
+class WorkerSettings(QueueSettings):
+    """Settings of ``python -m workers``."""
+
+    model: str = Field(
+        "bundled",
+        min_length=1,
+        description="The Whisper model: `bundled` (tiny.en, installed with Hearline), a directory in CTranslate2 "
+        "format, or a faster-whisper size such as tiny.en, base.en, small or large-v3 (fetched from the model hub once).",
+    )
+    model_dir: Path | None = Field(
+        None,
+        description="Where models from the hub are kept; a model found there is used without asking the hub. "
+        "Unset: the hub client's own cache.",
+    )
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|cuda)$",
+        description="Where to decode: auto (a GPU if there is one), cpu or cuda.",
+    )
+    compute_type: str = Field(
+        "default",
+        pattern=r"^(default|auto|int8|int8_float32|int8_float16|int8_bfloat16|int16|float16|bfloat16|float32)$",
+        description="Arithmetic of the model: default is int8 on a CPU and float16 on a GPU; "
+        "else a CTranslate2 compute type.",
+    )
+    threads: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="CPU threads of one decode; 0 takes the CPUs this process may use, at most 4.",
+    )
+    language: str | None = Field(
+        None,
+        pattern=r"^[a-z]{2,3}$",
+        description="Language when a stream names none, as a code such as en or de. "
+        "Unset: English-only models use en, multilingual ones detect it (one more encoder pass).",
+    )
+    partial_beam: int = Field(1, ge=1, le=10, description="Beam size of partials; 1 is greedy.")
+    final_beam: int = Field(5, ge=1, le=10, description="Beam size of finals.")
+    max_batch: int = Field(1, ge=1, le=32, description="Jobs of one lane that a worker claims at once.")
+    max_decode_s: float = Field(
+        120.0,
+        ge=1,
+        le=3600,
+        description="Seconds one decode may take; beyond it the worker ends itself, so that its jobs go to others.",
+    )
+    drain_s: float = Field(
+        30.0,
+        ge=0,
+        le=600,
+        description="Seconds after SIGTERM in which a running decode may finish; then its jobs are given back.",
+    )
+    transcriber: str = Field(
+        "whisper",
+        pattern=r"^(whisper|scripted)$",
+        description="whisper decodes; scripted makes up text from the audio's bytes in a simulated time, without a model.",
+    )
+    script: Path | None = Field(
+        None,
+        description="Table (JSON) of the scripted transcriber: times, texts, faults. Unset: its defaults.",
+    )
+    worker_metrics_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="Port on which this worker serves its own /metrics; unset: none.",
+    )
+    worker_metrics_host: str = Field("127.0.0.1", description="Address of that port.")
+
+    @model_validator(mode="after")
+    def _script_belongs_to_the_scripted(self) -> Self:
+        if self.script is not None and self.transcriber != "scripted":
+            raise ValueError(
+                f"HEARLINE_SCRIPT={str(self.script)!r} needs HEARLINE_TRANSCRIBER=scripted, not {self.transcriber!r}"
+            )
+        return self
