@@ -1,0 +1,201 @@
+"""Who may open a stream: decided before the upgrade, before any thread, memory or Redis key is spent on it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from flask import Response, request
+from werkzeug.datastructures import Headers
+
+from api.mailbox import Mailbox
+from api.metrics import StreamMetrics
+from queueing.errors import QueueUnavailable
+from sessions.admission import StreamSlots
+from sessions.codes import ErrorCode
+from sessions.wire import Error, encode
+
+RETRY_AFTER_S = 5
+LINGERING = 8
+"""Sockets that may still be closing beyond the streams that run; they hold threads of the HTTP reserve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request gets no stream; ``status`` is HTTP's, ``reason`` the metric's label."""
+
+    status: int
+    reason: str
+    code: str
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    retry_after_s: int | None = None
+
+    def response(self) -> Response:
+        """The JSON answer, shaped as the protocol's error message."""
+        body = Error(code=self.code, message=self.message, fatal=True, retry_after_s=self.retry_after_s)
+        response = Response(encode(body) + "\n", status=self.status, mimetype="application/json")
+        response.headers.update(dict(self.headers))
+        if self.retry_after_s is not None:
+            response.headers["Retry-After"] = str(self.retry_after_s)
+        return response
+
+
+class Ticket:
+    """The right to run one stream, and where its mail goes. `give_back` ends the right early, so that a client
+    may reconnect as soon as it sees its stream closed."""
+
+    def __init__(self, session: str, give_back: Callable[[str], None]) -> None:
+        self.session = session
+        self.mailbox = Mailbox()
+        self._give_back = give_back
+        self._held = True
+
+    def give_back(self) -> None:
+        """Idempotent."""
+        if self._held:
+            self._held = False
+            self._give_back(self.session)
+
+
+class Admission:
+    """Counts this process's streams and asks for slots of the global cap. Thread-safe."""
+
+    def __init__(
+        self,
+        slots: StreamSlots,
+        metrics: StreamMetrics,
+        *,
+        max_streams: int,
+        process_streams: int,
+        new_session: Callable[[], str],
+        redis_error: Callable[[], str],
+    ) -> None:
+        self._slots = slots
+        self._metrics = metrics
+        self._max_streams = max_streams
+        self._process_streams = process_streams
+        self._new_session = new_session
+        self._redis_error = redis_error
+        self._lock = threading.Lock()
+        self._running = 0
+        self._open = 0
+        self.draining = False
+        """Set once, when the process ends."""
+
+    @property
+    def running(self) -> int:
+        """Streams that run in this process."""
+        return self._running
+
+    @contextmanager
+    def admit(self) -> Iterator[Ticket | Response]:
+        """The gate of the stream's route: a ticket, or the response that says why not."""
+        refusal = handshake_problem(request.method, request.headers) or self._take_thread()
+        if refusal is not None:
+            yield self._refuse(refusal)
+            return
+        session = self._new_session()
+        try:
+            refusal = self._take_slot(session)
+            if refusal is not None:
+                yield self._refuse(refusal)
+                return
+            with self._lock:
+                self._running += 1
+            self._metrics.active.inc()
+            ticket = Ticket(session, self._give_back)
+            try:
+                yield ticket
+            finally:
+                ticket.give_back()
+                ticket.mailbox.close()
+        finally:
+            with self._lock:
+                self._open -= 1
+
+    def _take_thread(self) -> Refusal | None:
+        if self.draining:
+            return _busy("shutting_down", ErrorCode.SHUTTING_DOWN, "this server process ends; connect again")
+        with self._lock:
+            full = self._running >= self._process_streams or self._open >= self._process_streams + LINGERING
+            if not full:
+                self._open += 1
+        if full:
+            return _busy(
+                "process_full",
+                ErrorCode.OVERLOADED,
+                f"this server process has all its {self._process_streams} streams in use "
+                "(HEARLINE_PROCESS_STREAMS); try again later",
+            )
+        return None
+
+    def _take_slot(self, session: str) -> Refusal | None:
+        problem = self._redis_error()
+        try:
+            if not problem and not self._slots.acquire(session):
+                return _busy(
+                    "cap",
+                    ErrorCode.OVERLOADED,
+                    f"all {self._max_streams} streams are in use (HEARLINE_MAX_STREAMS); try again later",
+                )
+        except QueueUnavailable as error:
+            problem = str(error)
+        if problem:
+            return _busy("unavailable", ErrorCode.UNAVAILABLE, problem)
+        return None
+
+    def _give_back(self, session: str) -> None:
+        with self._lock:
+            self._running -= 1
+        self._metrics.active.dec()
+        try:
+            self._slots.release(session)
+        except QueueUnavailable:
+            self._metrics.redis_failures.labels("release_slot").inc()  # the slot expires by itself
+
+    def _refuse(self, refusal: Refusal) -> Response:
+        self._metrics.rejected.labels(refusal.reason).inc()
+        return refusal.response()
+
+
+def handshake_problem(method: str, headers: Headers) -> Refusal | None:
+    """What is wrong with an upgrade request (RFC 6455, 4.2.1); None when nothing is."""
+    if method != "GET":
+        return Refusal(405, "bad_handshake", "bad_handshake", f"{method} cannot be upgraded; use GET", {"Allow": "GET"})
+    version = headers.get("Sec-WebSocket-Version")
+    if version != "13":
+        return Refusal(
+            426,
+            "bad_handshake",
+            "bad_handshake",
+            f"Sec-WebSocket-Version is {version!r}; this server speaks 13",
+            {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"},
+        )
+    key = headers.get("Sec-WebSocket-Key", "")
+    try:
+        valid = len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        valid = False
+    if not valid:
+        return Refusal(400, "bad_handshake", "bad_handshake", "Sec-WebSocket-Key is not 16 bytes in base64")
+    return None
+
+
+def upgrade_required() -> Refusal:
+    """The answer to a plain HTTP request for the stream's address."""
+    return Refusal(
+        426,
+        "not_websocket",
+        "upgrade_required",
+        "this address speaks WebSocket; connect with ws:// and send 16 kHz mono PCM16, or try `hearline stream FILE`",
+        {"Upgrade": "websocket", "Connection": "Upgrade"},
+    )
+
+
+def _busy(reason: str, code: ErrorCode, message: str) -> Refusal:
+    return Refusal(503, reason, code, message, retry_after_s=RETRY_AFTER_S)

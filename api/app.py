@@ -1,0 +1,64 @@
+"""The Flask application: routes, and nothing that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flask import Flask, Response
+from prometheus_client import CollectorRegistry
+from werkzeug.exceptions import HTTPException
+
+from api.admission import upgrade_required
+from api.collectors import QueueReader
+from api.health import blueprint
+from api.server import EXTENSION
+from api.service import StreamService
+from api.upgrade import StreamSock
+from sessions.wire import Error, encode
+
+STREAM_PATH = "/v1/stream"
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' blob:; worker-src 'self' blob:; "
+    "connect-src 'self' ws: wss:; img-src 'self' data:; media-src 'self' blob:; frame-ancestors 'none'",
+}
+
+
+def create_app(service: StreamService, reader: QueueReader, registry: Callable[[], CollectorRegistry]) -> Flask:
+    """All routes over a running service. ``registry`` gives what a scrape of /metrics shall collect."""
+    app = Flask(__name__, static_folder="static", static_url_path="/static")
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = 300
+    app.extensions[EXTENSION] = service
+    app.register_blueprint(blueprint(service, reader, registry))
+    sock = StreamSock(app, service.open_socket)
+    sock.gated_route(STREAM_PATH, service.admission.admit)(service.serve)
+
+    @app.get("/")
+    def page() -> Response:
+        return app.send_static_file("index.html")
+
+    @app.route(STREAM_PATH, methods=["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"])
+    def plain_http() -> Response:
+        refusal = upgrade_required()
+        service.metrics.rejected.labels(refusal.reason).inc()
+        return refusal.response()
+
+    @app.errorhandler(HTTPException)
+    def problem(error: HTTPException) -> Response:
+        body = Error(
+            code=(error.name or "error").lower().replace(" ", "_"), message=error.description or "", fatal=True
+        )
+        return Response(encode(body) + "\n", status=error.code, mimetype="application/json", headers=_kept(error))
+
+    @app.after_request
+    def secure(response: Response) -> Response:
+        response.headers.update(SECURITY_HEADERS)
+        return response
+
+    return app
+
+
+def _kept(error: HTTPException) -> dict[str, str]:
+    """An error's own headers but those of its HTML body."""
+    return {name: value for name, value in error.get_headers() if name.lower() != "content-type"}

@@ -1,0 +1,213 @@
+"""Carries out what a session asks for: the only place where a stream meets Redis and its socket."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from api.metrics import StreamMetrics
+from api.pulse import Pulse
+from api.socket import EndCause, SocketEnded, StreamSocket
+from queueing.clock import Clock
+from queueing.errors import QueueUnavailable
+from queueing.job import Delivery
+from queueing.job_queue import JobQueue
+from queueing.lane import Kind
+from sessions.audio_buffer import AudioBuffer
+from sessions.codes import CloseCode
+from sessions.effects import (
+    AppendAudio,
+    CancelPartial,
+    CancelSession,
+    Close,
+    Effect,
+    Enqueue,
+    OpenBuffer,
+    ReadEvents,
+    Send,
+)
+from sessions.errors import AudioLost
+from sessions.session import Session
+from sessions.wire import BYTES_PER_SECOND, Final, Partial, encode
+
+PATIENCE_S = 5.0
+"""How long a stream keeps trying while Redis is away: longer than a restart takes."""
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 0.5
+
+Answer = TypeVar("Answer")
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What every stream of a process shares. ``pause`` waits the given seconds, or less when the process ends."""
+
+    queue: JobQueue
+    buffer: AudioBuffer
+    clock: Clock
+    metrics: StreamMetrics
+    pulse: Pulse
+    pause: Callable[[float], object]
+
+
+class EffectRunner:
+    """Carries out effects of one session, in order, and tells it what became of them."""
+
+    def __init__(self, session: Session, session_id: str, socket: StreamSocket, ports: Ports) -> None:
+        self._session = session
+        self._id = session_id
+        self._socket = socket
+        self._ports = ports
+        self._skip: set[type[Effect]] = set()
+        self._todo: deque[Sequence[Effect]] = deque()
+        self._delivery: Delivery | None = None
+        self._finals_seen = 0
+        self.close: tuple[CloseCode, str] | None = None
+        """Set when the session asked for its end: code and reason."""
+        self.lost: SocketEnded | None = None
+        """Set when the client could not be reached."""
+
+    def run(self, effects: Sequence[Effect], delivery: Delivery | None = None) -> None:
+        """Carry out ``effects`` and whatever follows from them; ``delivery`` is what caused them, for metrics."""
+        if not effects:
+            return
+        self._delivery = delivery
+        self._todo.append(effects)
+        while self._todo:
+            self._skip.clear()
+            for effect in self._todo.popleft():
+                if type(effect) not in self._skip:
+                    self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case AppendAudio():
+                self._append(effect)
+            case Enqueue():
+                self._enqueue(effect)
+            case ReadEvents():
+                self._read_events(effect)
+            case CancelPartial():
+                self._best_effort("cancel_partial", lambda: self._ports.queue.cancel_partial(self._id))
+            case CancelSession():
+                self._best_effort("cancel_session", lambda: self._ports.queue.cancel_session(self._id))
+                self._best_effort("delete_audio", lambda: self._ports.buffer.delete(self._id))
+            case OpenBuffer():
+                self._open_buffer(effect)
+            case Close():
+                self.close = (effect.code, effect.reason)
+
+    def _open_buffer(self, effect: OpenBuffer) -> None:
+        try:
+            self._patiently("open_buffer", lambda: self._ports.buffer.create(self._id, effect.meta))
+        except QueueUnavailable as error:
+            self._skip |= {AppendAudio, Enqueue}
+            self._follow(self._session.on_append_failed(self._now(), lost=False, detail=str(error)))
+
+    def _append(self, effect: AppendAudio) -> None:
+        try:
+            self._patiently("append", lambda: self._ports.buffer.append(self._id, effect.offset, effect.data))
+        except (QueueUnavailable, AudioLost) as error:
+            self._skip |= {AppendAudio, Enqueue}
+            lost = isinstance(error, AudioLost)
+            self._follow(self._session.on_append_failed(self._now(), lost=lost, detail=str(error)))
+        else:
+            self._ports.metrics.received_s.inc(len(effect.data) / BYTES_PER_SECOND)
+
+    def _enqueue(self, effect: Enqueue) -> None:
+        job = effect.job
+        try:
+            if job.kind is Kind.PARTIAL:  # not worth a wait: the next one is due soon
+                answer = self._once("enqueue", lambda: self._ports.queue.enqueue(job))
+            else:
+                answer = self._patiently("enqueue", lambda: self._ports.queue.enqueue(job))
+        except QueueUnavailable as error:
+            self._skip.add(Enqueue)
+            self._follow(self._session.on_enqueue_failed(self._now(), job, str(error)))
+        else:
+            self._follow(self._session.on_enqueued(self._now(), job, answer))
+
+    def _read_events(self, effect: ReadEvents) -> None:
+        try:
+            deliveries = self._once("read_events", lambda: self._ports.queue.events(self._id, after=effect.after))
+        except QueueUnavailable:
+            self._skip.add(ReadEvents)
+        else:
+            for delivery in deliveries:
+                self.count_decode(delivery)
+            self._follow(self._session.on_events(self._now(), deliveries))
+
+    def _send(self, effect: Send) -> None:
+        try:
+            self._socket.send(encode(effect.message))
+        except SocketEnded as ended:
+            self._skip.add(Send)
+            self.lost = ended
+            if ended.cause is EndCause.SEND_TIMEOUT:
+                self._ports.metrics.send_timeouts.inc()
+            outcome = "slow_client" if ended.cause is EndCause.SEND_TIMEOUT else "disconnected"
+            self._follow(self._session.on_disconnect(self._now(), outcome))
+            return
+        if isinstance(effect.message, Partial | Final):
+            self._count_transcript(effect.message)
+
+    def _count_transcript(self, message: Partial | Final) -> None:
+        metrics, policy, summary = self._ports.metrics, self._ports.pulse.policy, self._session.summary
+        metrics.messages.labels(message.type, policy).inc()
+        if self._delivery is not None:
+            delay_s = (self._ports.pulse.redis_now_ms() - self._delivery.completed_ms) / 1000
+            metrics.delivery_delay_s.labels(message.type, policy).observe(max(0.0, delay_s))
+        if isinstance(message, Partial):
+            if summary.partial_staleness_s:
+                metrics.partial_staleness_s.labels(policy).observe(summary.partial_staleness_s[-1])
+            return
+        # The session has counted every final of this list already; the newest values are at the list's end.
+        self._finals_seen += 1
+        index = self._finals_seen - summary.finals_sent - 1
+        if -len(summary.final_latencies_s) <= index < 0:
+            metrics.final_latency_s.labels(policy).observe(summary.final_latencies_s[index])
+
+    def count_decode(self, delivery: Delivery) -> None:
+        """Account for a decode that came back."""
+        if delivery.outcome == "done":
+            self._ports.metrics.decoded_s.labels(delivery.kind.value, self._ports.pulse.policy).inc(delivery.audio_s)
+
+    def _follow(self, effects: Sequence[Effect]) -> None:
+        if effects:
+            self._todo.append(effects)
+
+    def _once(self, operation: str, call: Callable[[], Answer]) -> Answer:
+        try:
+            return call()
+        except QueueUnavailable:
+            self._ports.metrics.redis_failures.labels(operation).inc()
+            raise
+
+    def _patiently(self, operation: str, call: Callable[[], Answer]) -> Answer:
+        give_up_s = self._now() + PATIENCE_S
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return self._once(operation, call)
+            except QueueUnavailable:
+                if self._now() + pause_s > give_up_s:
+                    raise
+                self._ports.pause(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _best_effort(self, operation: str, call: Callable[[], object]) -> None:
+        try:
+            self._once(operation, call)
+        except QueueUnavailable as error:
+            # What is left behind expires, and workers find that nobody waits for it.
+            log.warning("cleanup_failed", session=self._id, operation=operation, error=str(error))
+
+    def _now(self) -> float:
+        return self._ports.clock.monotonic()

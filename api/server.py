@@ -1,0 +1,177 @@
+"""gunicorn, run from code: its threaded worker with the holes closed that long-lived connections open.
+
+- A connection gets a thread once its first bytes are there, and must have sent its request and taken the answer
+  within a deadline; upgraded streams have deadlines of their own. So half a handshake costs no thread for long.
+- SIGTERM first turns readiness off and lets streams finish, while health, readiness and refusals are still
+  answered; then the listener closes. SIGINT and SIGQUIT end streams at once, with a reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import selectors
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from gunicorn.app.base import BaseApplication
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+from api.settings import ApiSettings
+from queueing.clock import SystemClock
+
+IDLE_CONNECTIONS = 256
+"""Connections beyond the threads that may wait for their next request."""
+CLOSE_MARGIN_S = 2.5
+"""After the drain: streams send their last message and close; what still runs then is cut off."""
+STOP_MARGIN_S = 4.5
+"""After the drain, at the latest, the process has ended; ``hearline up`` kills it at 5 s."""
+LIFT_DEADLINE = "hearline.lift_deadline"
+"""Key in the WSGI environment: a callable that exempts this connection from the HTTP deadline."""
+EXTENSION = "hearline"
+"""Name in ``Flask.extensions`` of the object with the `Drainable` methods."""
+
+
+class Drainable(Protocol):
+    """What the worker tells the application."""
+
+    def drain(self, limit_s: float) -> None:
+        """Take no new streams; those that run end within ``limit_s`` seconds. A later, shorter limit counts."""
+
+    def streams(self) -> int:
+        """Streams that still run."""
+
+    def close(self) -> None:
+        """Stop the application's threads and connections."""
+
+
+class StreamWorker(ThreadWorker):  # type: ignore[misc]
+    """One web process."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._clock = SystemClock()
+        self._settings: ApiSettings = self.app.settings
+        self._deadlines: dict[socket.socket, float] = {}
+        self._stop_at_s: float | None = None
+
+    @property
+    def _drainable(self) -> Drainable:
+        found: Drainable = self.app.wsgi().extensions[EXTENSION]
+        return found
+
+    def enqueue_req(self, conn: TConn) -> None:
+        """A connection goes to a thread when there is something to read, not before."""
+        if conn.initialized or conn.data_ready:
+            super().enqueue_req(conn)
+            return
+        conn.sock.setblocking(False)
+        conn.timeout = self._clock.monotonic() + self._settings.http_timeout_s
+        self.pending_conns.append(conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+
+    def handle(self, conn: TConn) -> Any:
+        connection = conn.sock
+        self._deadlines[connection] = self._clock.monotonic() + self._settings.http_timeout_s
+        try:
+            return super().handle(conn)
+        finally:
+            self._deadlines.pop(connection, None)
+
+    def load_wsgi(self) -> None:
+        super().load_wsgi()
+        application: Any = self.app.wsgi()
+
+        def with_deadline(environ: dict[str, Any], start_response: Any) -> Any:
+            environ[LIFT_DEADLINE] = partial(self._deadlines.pop, environ["gunicorn.socket"], None)
+            return application(environ, start_response)
+
+        self.wsgi = with_deadline
+
+    def murder_pending(self) -> None:
+        """Called by the main loop about once a second."""
+        now_s = self._clock.monotonic()
+        if self._stop_at_s is not None and not self._accepting:
+            for conn in self.pending_conns:
+                conn.timeout = now_s
+        super().murder_pending()
+        for connection, deadline_s in list(self._deadlines.items()):
+            if deadline_s < now_s:
+                with contextlib.suppress(OSError):
+                    # Wakes the thread that reads or writes; gunicorn's code then closes the connection.
+                    connection.shutdown(socket.SHUT_RDWR)
+        if self._stop_at_s is not None and (self._drainable.streams() == 0 or now_s >= self._stop_at_s):
+            self.alive = False
+
+    def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
+        """SIGTERM: drain. (A signal handler may not take locks, so the main loop does it.)"""
+        self.method_queue.defer(self._drain, self._settings.drain_s)
+
+    def handle_quit(self, _sig: int, _frame: FrameType | None) -> None:
+        """SIGINT, SIGQUIT: end now."""
+        self.method_queue.defer(self._drain, 0.0)
+
+    def is_parent_alive(self) -> bool:
+        """Without its parent a worker ends its streams and itself: the port must become free for a successor."""
+        if not super().is_parent_alive() and self._stop_at_s is None:
+            self._drain(0.0)
+        return True
+
+    def _drain(self, limit_s: float) -> None:
+        self._drainable.drain(limit_s)
+        stop_at_s = self._clock.monotonic() + limit_s + CLOSE_MARGIN_S
+        self._stop_at_s = min(stop_at_s, self._stop_at_s or stop_at_s)
+
+    def run(self) -> None:
+        super().run()
+        self._drainable.close()
+        if self.nr_conns > 0:
+            # The interpreter would wait for these threads without a limit.
+            self.log.warning("%d connections did not end in time", self.nr_conns)
+            os._exit(0)
+
+
+class StreamServer(BaseApplication):  # type: ignore[misc]
+    """The gunicorn application: ``load`` builds the WSGI application in each worker process after the fork."""
+
+    def __init__(
+        self,
+        settings: ApiSettings,
+        load: Callable[[], Any],
+        process_ended: Callable[[int], None],
+    ) -> None:
+        self.settings = settings
+        self._load = load
+        self._process_ended = process_ended
+        super().__init__()
+
+    def load_config(self) -> None:
+        settings = self.settings
+        values: dict[str, object] = {
+            "bind": f"{settings.host}:{settings.port}",
+            "workers": settings.web_processes,
+            "threads": settings.threads,
+            "worker_class": StreamWorker,
+            "worker_connections": settings.threads + IDLE_CONNECTIONS,
+            "keepalive": 5,
+            "backlog": 512,
+            "graceful_timeout": math.ceil(settings.drain_s + STOP_MARGIN_S),
+            "loglevel": "debug" if settings.log_level == "debug" else "warning",
+            "proc_name": "hearline-web",
+            "control_socket_disable": True,
+            "child_exit": lambda _server, worker: self._process_ended(worker.pid),
+            "limit_request_fields": 64,
+            "limit_request_field_size": 8_190,
+        }
+        if Path("/dev/shm").is_dir():
+            values["worker_tmp_dir"] = "/dev/shm"  # gunicorn's heartbeat file; a slow disk would stop the main loop
+        for name, value in values.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        return self._load()

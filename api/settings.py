@@ -1,0 +1,92 @@
+"""What the web process reads from its environment, beyond the queue's settings."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from queueing.lane import MAX_AUDIO_S
+from queueing.settings import QueueSettings
+
+MAX_TEXT_BYTES = 65_536
+"""Largest text message: a start message with every field set is below 1 KiB."""
+
+
+class ApiSettings(QueueSettings):
+    """Settings of ``python -m api``; times in seconds, sizes in bytes."""
+
+    host: str = Field(
+        "127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 makes the service reachable from outside."
+    )
+    port: int = Field(8000, ge=1, le=65_535, description="TCP port to listen on.")
+    web_processes: int = Field(1, ge=1, le=64, description="gunicorn processes that share the port.")
+    max_streams: int = Field(
+        200,
+        ge=1,
+        le=100_000,
+        description="Streams open at once over every web process and machine of this queue; more get HTTP 503.",
+    )
+    process_streams: int = Field(
+        200,
+        ge=1,
+        le=2_000,
+        description="Streams open at once in one web process (a thread each); more get HTTP 503.",
+    )
+    http_threads: int = Field(
+        16, ge=4, le=256, description="Threads kept free of streams, for health, metrics and refusals."
+    )
+    http_timeout_s: float = Field(
+        10.0, ge=1, le=120, description="Longest time for one HTTP request, from its first byte to its answer."
+    )
+    max_audio_s: float = Field(
+        120.0, ge=1, le=MAX_AUDIO_S, description="Audio one stream may send; then it is ended, and told so."
+    )
+    max_frame_bytes: int = Field(
+        1_048_576, ge=64, le=16_777_216, description="Largest binary message; a larger one ends the stream with 1009."
+    )
+    handshake_timeout_s: float = Field(
+        10.0, ge=0.1, le=120, description="Wait for a first message before the stream starts with default options."
+    )
+    idle_timeout_s: float = Field(
+        60.0, ge=0.2, le=3_600, description="Silence of a client (no message, not even keepalive) that ends its stream."
+    )
+    inference_timeout_s: float = Field(
+        60.0, ge=0.2, le=3_600, description="Longest wait for a final transcript before its stream fails."
+    )
+    send_timeout_s: float = Field(
+        10.0, ge=0.1, le=120, description="Longest time one message may take to reach a client's socket."
+    )
+    ping_interval_s: float = Field(
+        20.0,
+        ge=0.1,
+        le=600,
+        description="Quiet time after which a client is pinged; twice this without a byte is dead.",
+    )
+    partial_interval_s: float = Field(
+        1.0, ge=0.1, le=60, description="New audio between two partial transcripts of a stream."
+    )
+    min_partial_audio_s: float = Field(
+        0.5, ge=0.1, le=30, description="Audio a segment must have before its first partial."
+    )
+    drain_s: float = Field(30.0, ge=0, le=600, description="Time that running streams get to finish after SIGTERM.")
+    event_timing: bool = Field(True, description="Whether finals carry queue and decode times.")
+    metrics_dir: str = Field(
+        "",
+        alias="PROMETHEUS_MULTIPROC_DIR",
+        description="Folder in which all processes of one machine keep their metrics; empty: a temporary one.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.min_partial_audio_s > self.max_audio_s:
+            raise ValueError(
+                f"HEARLINE_MIN_PARTIAL_AUDIO_S={self.min_partial_audio_s} exceeds "
+                f"HEARLINE_MAX_AUDIO_S={self.max_audio_s}; lower the first or raise the second"
+            )
+        return self
+
+    @property
+    def threads(self) -> int:
+        """Threads of one web process: one a stream, and the reserve."""
+        return self.process_streams + self.http_threads

@@ -1,0 +1,303 @@
+"""A WebSocket that is bounded on every side, on top of Flask-Sock and simple-websocket.
+
+What those two leave open, and how it is closed here:
+
+- Their reader thread appends to a list without end. Here nobody reads ahead: the one thread that owns the
+  stream polls, reads at most 64 KiB, handles what came, and only then reads again. A stream that falls behind
+  stops reading, which is TCP backpressure.
+- Their ``send`` may write a part of a frame, and writes from two threads. Here one thread does all writing, a
+  frame is written whole within a deadline or the connection is over.
+- A message may be of any size, in any number of fragments; pings may come at any rate. Here each has a limit.
+- Compression is accepted unasked. Here it is never negotiated: audio does not shrink, but a few bytes may
+  inflate to gigabytes.
+- The socket is closed under gunicorn, whose count of open connections then drops twice. Here it is shut down
+  in both directions, after the close handshake, and gunicorn closes it without waiting.
+- An exception in the handler becomes an HTTP 500 written into the open WebSocket. `api.upgrade` lets none out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import select
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NoReturn
+
+import simple_websocket
+from wsproto.connection import ConnectionState
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from queueing.clock import Clock
+
+RECEIVE_BYTES = 65_536
+SEND_BUFFER_BYTES = 65_536
+"""The kernel's send buffer: small, so that a client that does not read is noticed after a few hundred
+messages and not after megabytes of stale partials."""
+CLOSE_LINGER_S = 2.0
+"""How long a closed socket still takes in bytes, so that the kernel does not reset the connection and with it
+the last messages on their way to the client."""
+MAX_FRAGMENTS = 1_024
+PING_BURST = 100
+PINGS_PER_S = 20.0
+
+
+class EndCause(StrEnum):
+    """Why no message can be exchanged any more."""
+
+    CLIENT_CLOSED = "client_closed"
+    LOST = "lost"
+    SEND_TIMEOUT = "send_timeout"
+    DEAD_PEER = "dead_peer"
+
+
+class SocketEnded(Exception):
+    """The connection is over; ``code`` is the client's close code, 1006 when there was no close handshake."""
+
+    def __init__(self, cause: EndCause, code: int = 1006) -> None:
+        self.cause = cause
+        self.code = code
+        super().__init__(f"{cause} ({code})")
+
+
+class Violation(Exception):
+    """The client broke a limit or the WebSocket protocol. One may still send, and should close with ``code``."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(reason)
+
+
+class BadHandshake(Exception):
+    """The upgrade request is malformed; nothing has been written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketLimits:
+    """Bounds of one connection; ``max_*_bytes`` are of whole messages."""
+
+    max_binary_bytes: int
+    max_text_bytes: int
+    send_timeout_s: float
+    ping_interval_s: float
+
+
+class _NoThread:
+    """Stands in for simple-websocket's reader thread, which is not wanted."""
+
+    name = ""
+
+    def __init__(self, target: Callable[[], None]) -> None: ...
+    def start(self) -> None: ...
+
+
+class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
+    """The server's end of one WebSocket; used by one thread only.
+
+    ``wake_fd`` becomes readable when `receive` shall return early. Raises `BadHandshake` when the upgrade
+    cannot be done.
+    """
+
+    def __init__(self, environ: Mapping[str, Any], limits: SocketLimits, clock: Clock, wake_fd: int) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._violation: Violation | None = None
+        self._peer_close: int | None = None
+        self._parts: list[Any] = []
+        self._size = 0
+        self._fragments = 0
+        self._last_ping: Ping | None = None
+        self._ping_tokens = float(PING_BURST)
+        self._heard_s = self._quiet_s = self._pinged_s = clock.monotonic()
+        self._shut = False
+        try:
+            super().__init__(environ, receive_bytes=RECEIVE_BYTES, thread_class=_NoThread)
+        except (RemoteProtocolError, LocalProtocolError, simple_websocket.ConnectionError, ValueError) as error:
+            raise BadHandshake(str(error) or "not a WebSocket upgrade") from error
+        self._poll = select.poll()
+        self._poll.register(self.sock, select.POLLIN)
+        self._poll.register(wake_fd, select.POLLIN)
+
+    def receive(self, timeout: float) -> list[str | bytes]:
+        """The messages that arrive with the next read, within ``timeout`` seconds; empty when woken or idle.
+
+        Raises `SocketEnded` when the connection is over and `Violation` when the client broke a rule; what
+        came before either is returned first.
+        """
+        if self._violation is not None:
+            raise self._violation
+        if self._peer_close is not None:
+            raise SocketEnded(EndCause.CLIENT_CLOSED, self._peer_close)
+        due_s = self._quiet_s + self._limits.ping_interval_s - self._clock.monotonic()
+        ready = self._poll.poll(math.ceil(max(0.0, min(timeout, due_s)) * 1000))
+        if not any(fd == self.sock.fileno() for fd, _ in ready):
+            if not ready:
+                self._ping_when_quiet()
+            return []
+        try:
+            data = self.sock.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            self._end(EndCause.LOST)
+        self._heard_s = self._quiet_s = self._clock.monotonic()
+        self.ws.receive_data(data)
+        return self._take_messages()
+
+    def send(self, data: str) -> None:
+        """Send one text message whole, within the send timeout. Raises `SocketEnded` when that fails."""
+        if self._peer_close is not None:
+            raise SocketEnded(EndCause.CLIENT_CLOSED, self._peer_close)
+        if self._shut:
+            raise SocketEnded(EndCause.LOST)
+        self._write(self.ws.send(TextMessage(data=data)), self._limits.send_timeout_s)
+
+    def close(self, reason: int | None = None, message: str | None = None) -> None:
+        """Send a close frame (code ``reason``, default 1000, with ``message``), take in what the client still
+        sends for at most `CLOSE_LINGER_S`, and shut the connection down. Idempotent; never raises `SocketEnded`.
+        """
+        if self._shut:
+            return
+        with contextlib.suppress(SocketEnded, LocalProtocolError):
+            # A client's close is answered with its own code (RFC 6455, 5.5.1).
+            code = self._peer_close or reason or CloseReason.NORMAL_CLOSURE
+            frame = self.ws.send(CloseConnection(code=code, reason=None if self._peer_close else message))
+            self._write(frame, min(self._limits.send_timeout_s, CLOSE_LINGER_S))
+        if not self._shut:
+            with contextlib.suppress(OSError):
+                self.sock.shutdown(socket.SHUT_WR)
+                self._linger()
+        self.abort()
+
+    def abort(self) -> None:
+        """Shut the connection down at once, without a close frame. Idempotent."""
+        self._shut = True
+        self.connected = False
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+    def _handle_events(self) -> bool:
+        """The opening handshake (called by the base class): accept, without extensions."""
+        for event in self.ws.events():
+            if isinstance(event, Request):
+                self.sock.setblocking(False)
+                with contextlib.suppress(OSError):
+                    self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+                    self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with contextlib.suppress(SocketEnded):  # the first `receive` says so
+                    self._write(self.ws.send(AcceptConnection()), self._limits.send_timeout_s)
+                return True
+        return False
+
+    def _take_messages(self) -> list[str | bytes]:
+        messages: list[str | bytes] = []
+        try:
+            for event in self.ws.events():
+                self._take_event(event, messages)
+        except Violation as violation:
+            self._violation = violation
+        if self._last_ping is not None:
+            # Only the latest of a burst need be answered (RFC 6455, 5.5.3).
+            pong, self._last_ping = self._last_ping.response(), None
+            if self._violation is None and self._peer_close is None:
+                self._write(self.ws.send(pong), self._limits.send_timeout_s)
+        return messages
+
+    def _take_event(self, event: Event, messages: list[str | bytes]) -> None:
+        if isinstance(event, TextMessage | BytesMessage):
+            self._take_part(event, messages)
+        elif isinstance(event, Ping):
+            self._take_ping(event)
+        elif isinstance(event, CloseConnection):
+            if self.ws.state is not ConnectionState.REMOTE_CLOSING:
+                raise Violation(event.code, _violation_text(event.code))
+            self._peer_close = int(event.code)
+
+    def _take_part(self, event: TextMessage | BytesMessage, messages: list[str | bytes]) -> None:
+        data = event.data
+        text = isinstance(event, TextMessage)
+        limit = self._limits.max_text_bytes if text else self._limits.max_binary_bytes
+        # A character is at least one byte; decoded text is checked in bytes once it is whole.
+        self._size += len(data)
+        self._fragments += event.frame_finished
+        if self._size > limit:
+            raise _too_big(text, limit)
+        if self._fragments > MAX_FRAGMENTS:
+            raise Violation(CloseReason.POLICY_VIOLATION, f"a message in more than {MAX_FRAGMENTS} fragments")
+        self._parts.append(data)
+        if not event.message_finished:
+            return
+        whole = "".join(self._parts) if text else b"".join(self._parts)
+        self._parts, self._size, self._fragments = [], 0, 0
+        if isinstance(whole, str) and len(whole.encode()) > limit:
+            raise _too_big(text, limit)
+        messages.append(whole)
+
+    def _take_ping(self, ping: Ping) -> None:
+        now_s = self._clock.monotonic()
+        self._ping_tokens = min(PING_BURST, self._ping_tokens + (now_s - self._pinged_s) * PINGS_PER_S) - 1
+        self._pinged_s = now_s
+        if self._ping_tokens < 0:
+            raise Violation(CloseReason.POLICY_VIOLATION, f"more than {PINGS_PER_S:.0f} pings a second")
+        self._last_ping = ping
+
+    def _ping_when_quiet(self) -> None:
+        now_s = self._clock.monotonic()
+        interval_s = self._limits.ping_interval_s
+        if now_s - self._quiet_s < interval_s:
+            return
+        if now_s - self._heard_s >= 2 * interval_s:
+            self._end(EndCause.DEAD_PEER)
+        self._quiet_s = now_s
+        self._write(self.ws.send(Ping()), self._limits.send_timeout_s)
+
+    def _write(self, data: bytes, timeout_s: float) -> None:
+        try:
+            sent = self.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._end(EndCause.LOST)
+        if sent == len(data):
+            return
+        try:
+            # sendall's timeout is for the whole of its data, not for each part.
+            self.sock.settimeout(timeout_s)
+            self.sock.sendall(memoryview(data)[sent:])
+            self.sock.settimeout(0)
+        except TimeoutError:
+            self._end(EndCause.SEND_TIMEOUT)
+        except OSError:
+            self._end(EndCause.LOST)
+
+    def _end(self, cause: EndCause) -> NoReturn:
+        self.abort()
+        raise SocketEnded(cause)
+
+    def _linger(self) -> None:
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        end_s = self._clock.monotonic() + CLOSE_LINGER_S
+        while (left_s := end_s - self._clock.monotonic()) > 0:
+            if not poll.poll(math.ceil(left_s * 1000)) or not self.sock.recv(RECEIVE_BYTES):
+                return
+
+
+def _too_big(text: bool, limit: int) -> Violation:
+    kind = "text" if text else "binary"
+    return Violation(
+        CloseReason.MESSAGE_TOO_BIG, f"a {kind} message may have at most {limit} bytes; send smaller messages"
+    )
+
+
+def _violation_text(code: int) -> str:
+    if code == CloseReason.INVALID_FRAME_PAYLOAD_DATA:
+        return "a text message is not UTF-8"
+    return "not a valid WebSocket frame"
