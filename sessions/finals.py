@@ -1,0 +1,74 @@
+"""Finals that were asked for, until they can be said: in segment order, exactly once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from queueing.job import Delivery, NewJob
+
+
+@dataclass(slots=True)
+class DueFinal:
+    """A segment whose final was asked for at ``asked_at``. Without a ``job`` it is empty and needs no decode."""
+
+    segment: int
+    start_byte: int
+    end_byte: int
+    last: bool
+    asked_at: float
+    job: NewJob | None
+    delivery: Delivery | None = None
+
+    @property
+    def answered(self) -> bool:
+        return self.job is None or self.delivery is not None
+
+
+class FinalOutbox:
+    """Reorders answers by segment and ignores repeated and unknown ones."""
+
+    def __init__(self) -> None:
+        self._due: deque[DueFinal] = deque()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def expect(self, final: DueFinal) -> None:
+        """A final was asked for; segments come in ascending order."""
+        if self._due and final.segment <= self._due[-1].segment:
+            raise ValueError(f"segment {final.segment} after {self._due[-1].segment}")
+        self._due.append(final)
+
+    def answer(self, delivery: Delivery) -> bool:
+        """Note the outcome of a final; False when it is not awaited (said already, answered already, unknown)."""
+        for final in self._due:
+            if final.job is not None and final.job.id == delivery.job and final.delivery is None:
+                final.delivery = delivery
+                return True
+        return False
+
+    def ready(self) -> Iterator[DueFinal]:
+        """Take out, in order, what can be said now."""
+        while self._due and self._due[0].answered:
+            yield self._due.popleft()
+
+    def unanswered(self) -> tuple[NewJob, ...]:
+        """The jobs still awaited, oldest first."""
+        return tuple(final.job for final in self._due if final.job is not None and final.delivery is None)
+
+    def waiting_since(self) -> float | None:
+        """When the oldest unanswered final was asked for; None when nothing is awaited."""
+        return next((final.asked_at for final in self._due if not final.answered), None)
+
+    @property
+    def gap(self) -> bool:
+        """A later segment is answered and an earlier is not: its answer may have been lost on the way."""
+        seen_unanswered = False
+        for final in self._due:
+            if not final.answered:
+                seen_unanswered = True
+            elif seen_unanswered and final.job is not None:
+                return True
+        return False

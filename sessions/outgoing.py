@@ -1,0 +1,97 @@
+"""What one stream says to its client: numbered without gaps, with times from the start of the stream."""
+
+from __future__ import annotations
+
+from queueing.job import Delivery
+from sessions.codes import CODES, ErrorCode
+from sessions.finals import DueFinal
+from sessions.results import DecodeResult
+from sessions.wire import BYTES_PER_SECOND, Done, Error, Final, Partial, Timing, Word
+
+
+def seconds(byte: int) -> float:
+    """The time of a byte position, to a tenth of a millisecond."""
+    return round(byte / BYTES_PER_SECOND, 4)
+
+
+class Outgoing:
+    """Builds the messages of one stream and counts what was said."""
+
+    def __init__(self, *, retry_after_s: float, event_timing: bool) -> None:
+        self.words = False
+        self.finals = 0
+        self._seq = 0
+        self._retry_after_s = retry_after_s
+        self._event_timing = event_timing
+
+    def partial(self, delivery: Delivery) -> Partial:
+        """The guess of a finished partial. Raises ValueError when the worker's result is malformed."""
+        text = DecodeResult.from_dict(delivery.result or {}).text
+        return Partial(
+            seq=self._next(), start_s=seconds(delivery.start_byte), end_s=seconds(delivery.end_byte), text=text
+        )
+
+    def final(self, due: DueFinal) -> Final:
+        """The text of an answered segment. Raises ValueError when the worker's result is malformed."""
+        text, words, timing = "", None, None
+        if due.delivery is not None:
+            result = DecodeResult.from_dict(due.delivery.result or {})
+            text = result.text
+            if self.words:
+                words = self._words(result, due)
+            if self._event_timing:
+                timing = Timing(
+                    queue_ms=max(0, round(due.delivery.queue_ms)),
+                    decode_ms=max(0, round(due.delivery.decode_ms)),
+                    audio_s=due.delivery.audio_s,
+                )
+        elif self.words:
+            words = ()
+        message = Final(
+            seq=self._next(),
+            start_s=seconds(due.start_byte),
+            end_s=seconds(due.end_byte),
+            text=text,
+            last=due.last,
+            words=words,
+            timing=timing,
+        )
+        self.finals += 1
+        return message
+
+    def done(self, audio_bytes: int) -> Done:
+        """The end of a complete stream."""
+        return Done(audio_s=seconds(audio_bytes), finals=self.finals)
+
+    def error(self, code: ErrorCode, message: str) -> Error:
+        """An error; whether it is fatal and has ``retry_after_s`` follows from its code."""
+        info = CODES[code]
+        return Error(
+            code=code.value,
+            message=message,
+            fatal=info.fatal,
+            retry_after_s=self._retry_after_s if info.retry else None,
+        )
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    @staticmethod
+    def _words(result: DecodeResult, due: DueFinal) -> tuple[Word, ...]:
+        offset = due.start_byte / BYTES_PER_SECOND
+        end = due.end_byte / BYTES_PER_SECOND
+        placed = []
+        for word in result.words:
+            # Whisper's word times may lie a frame outside the audio.
+            start_s = min(max(offset + word.start_s, offset), end)
+            end_s = min(max(offset + word.end_s, start_s), end)
+            placed.append(
+                Word(
+                    text=word.text,
+                    start_s=round(start_s, 3),
+                    end_s=round(end_s, 3),
+                    probability=min(max(word.probability, 0.0), 1.0),
+                )
+            )
+        return tuple(placed)
