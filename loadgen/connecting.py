@@ -1,0 +1,98 @@
+"""Addresses, timeouts, and the opening handshake: what both clients (threads and asyncio) share."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from loadgen.errors import CannotConnect, ClientError, refusal
+
+DEFAULT_URL = "ws://127.0.0.1:8000/v1/stream"
+STREAM_PATH = "/v1/stream"
+MAX_MESSAGE_BYTES = 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds; each ends in `CannotConnect` or `NoAnswer`."""
+
+    connect_s: float = 10.0
+    ready_s: float = 15.0
+    """From the start message to `ready`."""
+    send_s: float = 60.0
+    """Longest time that the server may take no audio at all."""
+    answer_s: float = 90.0
+    """Longest silence after `end` (the service itself gives up a final earlier, and says so)."""
+    close_s: float = 5.0
+    keepalive_s: float = 10.0
+    """A source that is silent for this long gets a keepalive sent in its place."""
+
+
+def stream_url(text: str) -> str:
+    """A full WebSocket URL from what a person types: ``host:port`` and http(s) URLs are completed.
+
+    Raises ValueError for what cannot be one.
+    """
+    url = text.strip()
+    for http, ws in (("http://", "ws://"), ("https://", "wss://")):
+        url = ws + url.removeprefix(http) if url.startswith(http) else url
+    url = url if "://" in url else f"ws://{url}"
+    parts = urlsplit(url)
+    if parts.scheme not in {"ws", "wss"} or not parts.hostname:
+        raise ValueError(f"{text!r} is not a WebSocket URL; an example is {DEFAULT_URL}")
+    _port = parts.port  # raises ValueError for a port out of range
+    return url if parts.path.strip("/") else url.rstrip("/") + STREAM_PATH
+
+
+@contextmanager
+def open_connection(url: str, timeouts: Timeouts) -> Iterator[ClientConnection]:
+    """A connection for the length of a ``with``; raises `CannotConnect` or `Refused` where there is none."""
+    with ExitStack() as stack:
+        try:
+            connection = stack.enter_context(
+                connect(
+                    url,
+                    compression=None,
+                    proxy=None if is_local(url) else True,
+                    open_timeout=timeouts.connect_s,
+                    close_timeout=timeouts.close_s,
+                    # A pong may wait behind audio that the server has not read yet, so it gets as long as a send.
+                    ping_interval=20,
+                    ping_timeout=timeouts.send_s,
+                    max_size=MAX_MESSAGE_BYTES,
+                )
+            )
+        except (WebSocketException, OSError) as error:
+            raise connect_error(url, error) from error
+        yield connection
+
+
+def connect_error(url: str, error: WebSocketException | OSError) -> ClientError:
+    """What a failed opening handshake means: `Refused` or `CannotConnect`."""
+    match error:
+        case InvalidStatus(response=response):
+            headers = dict(response.headers.raw_items())
+            return refusal(url, response.status_code, headers, bytes(response.body or b""))
+        case InvalidURI():
+            return CannotConnect(url, "not a WebSocket URL")
+        case TimeoutError():
+            return CannotConnect(url, "it did not answer in time")
+        case OSError():
+            return CannotConnect(url, error.strerror or str(error))
+        case _:
+            return CannotConnect(url, f"what answers there is no WebSocket service ({error})")
+
+
+def is_local(url: str) -> bool:
+    """Whether the URL's host is this machine: proxies of the environment do not apply then."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
