@@ -47,13 +47,17 @@ class Speech:
 
 def is_plausible(heard: Heard, speech: Sequence[Speech]) -> bool:
     """Whether the segment may stand in the transcript, given where speech is."""
-    return not (_off_speech(heard, speech) or _silent(heard) or is_loop(heard.text, heard.compression_ratio, heard))
+    return _has_words(heard) and not (_off_speech(heard, speech) or _silent(heard) or _is_loop(heard))
 
 
-def is_loop(text: str, compression_ratio: float, span: Heard) -> bool:
+def _has_words(heard: Heard) -> bool:
+    return any(character.isalnum() for character in heard.text)
+
+
+def _is_loop(heard: Heard) -> bool:
     """Repetitive *and* faster than anyone speaks; a speaker who really repeats takes the time to do so."""
-    duration_s = max(span.end_s - span.start_s, 0.1)
-    return compression_ratio > MAX_COMPRESSION and len(text.strip()) / duration_s > MAX_CHARS_PER_S
+    duration_s = max(heard.end_s - heard.start_s, 0.1)
+    return heard.compression_ratio > MAX_COMPRESSION and len(heard.text.strip()) / duration_s > MAX_CHARS_PER_S
 
 
 def _silent(heard: Heard) -> bool:

@@ -17,7 +17,7 @@ class WorkerSettings(QueueSettings):
         "bundled",
         min_length=1,
         description="The Whisper model: `bundled` (tiny.en, installed with Hearline), a directory in CTranslate2 "
-        "format, or a faster-whisper size such as tiny.en, base.en, small or large-v3 (fetched from the model hub once).",
+        "format, or a faster-whisper size such as tiny.en, base.en or large-v3 (fetched from the model hub once).",
     )
     model_dir: Path | None = Field(
         None,
@@ -65,7 +65,7 @@ class WorkerSettings(QueueSettings):
     transcriber: str = Field(
         "whisper",
         pattern=r"^(whisper|scripted)$",
-        description="whisper decodes; scripted makes up text from the audio's bytes in a simulated time, without a model.",
+        description="whisper decodes; scripted makes text up from the bytes in a simulated time, without a model.",
     )
     script: Path | None = Field(
         None,

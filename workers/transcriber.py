@@ -11,6 +11,15 @@ import numpy.typing as npt
 
 from queueing.lane import Kind
 
+SAMPLE_RATE = 16_000
+BYTES_PER_SAMPLE = 2
+
+
+def samples_of(pcm: bytes) -> npt.NDArray[np.float32]:
+    """PCM16LE as float32 samples of shape (n,) in [-1, 1); a lone last byte is left out."""
+    whole = len(pcm) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE
+    return np.frombuffer(pcm[:whole], dtype="<i2").astype(np.float32) / np.float32(32768)
+
 
 @dataclass(frozen=True, slots=True)
 class DecodeRequest:
@@ -23,7 +32,7 @@ class DecodeRequest:
 
     @property
     def audio_s(self) -> float:
-        return len(self.samples) / 16_000
+        return len(self.samples) / SAMPLE_RATE
 
 
 @dataclass(frozen=True, slots=True)

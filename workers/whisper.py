@@ -31,9 +31,8 @@ from workers.plausible import (
     in_order,
     is_plausible,
 )
-from workers.transcriber import DecodeError, DecodeRequest, Transcript, Word
+from workers.transcriber import SAMPLE_RATE, DecodeError, DecodeRequest, Transcript, Word
 
-SAMPLE_RATE = 16_000
 MOST_THREADS = 4
 """Beyond four threads a single stream of small matrices gains little (CTranslate2's own default)."""
 

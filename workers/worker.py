@@ -1,0 +1,218 @@
+"""The claim loop: claim, fetch the audio, decode, report.
+
+A claim carries a nonce and keeps it until an answer came, so a lost reply loses no job. Every claimed job ends in
+exactly one report: its result, its own fault, or its release. A report whose lease is gone is refused by the queue,
+which is not a fault. While Redis is away the loop waits, with jitter, and a finished result is kept and offered again
+with the same generation.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import TypeVar
+
+import structlog
+
+from queueing.clock import Clock
+from queueing.errors import QueueUnavailable
+from queueing.job import CompleteStatus, LeasedJob
+from queueing.job_queue import JobQueue
+from sessions.audio_buffer import AudioBuffer
+from sessions.errors import AudioLost
+from sessions.results import DecodedWord, DecodeOptions, DecodeResult
+from workers.lease_keeper import LeaseKeeper
+from workers.lifecycle import Activity, Stop, backoff_s
+from workers.metrics import WorkerMetrics
+from workers.transcriber import DecodeError, DecodeRequest, Transcriber, Transcript, samples_of
+
+IDLE_WAIT_S = 5.0
+"""One blocking wait of an idle worker; also the longest time that a lost wake-up can cost."""
+
+DECODE_FAILED = "decode_failed"
+AUDIO_MISSING = "audio_missing"
+
+LOG_EVERY = 20
+"""Failed attempts in a row per log line: about one a minute and a half once the pauses are long."""
+
+Answer = TypeVar("Answer")
+
+log = structlog.get_logger()
+
+
+class Worker:
+    """One worker's loop. `run` belongs to one thread; everything it shares is thread-safe."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        queue: JobQueue,
+        audio: AudioBuffer,
+        transcriber: Transcriber,
+        *,
+        keeper: LeaseKeeper,
+        activity: Activity,
+        stop: Stop,
+        metrics: WorkerMetrics,
+        clock: Clock,
+        rng: random.Random,
+        max_batch: int = 1,
+        idle_wait_s: float = IDLE_WAIT_S,
+    ) -> None:
+        self._id = worker_id
+        self._queue = queue
+        self._audio = audio
+        self._transcriber = transcriber
+        self._keeper = keeper
+        self._activity = activity
+        self._stop = stop
+        self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._max_batch = max_batch
+        self._idle_wait_s = idle_wait_s
+        self._nonces: Iterator[int] = count(1)
+
+    def run(self) -> None:
+        """Work until told to stop."""
+        while self._activity.begin_work():
+            leases = self._claim()
+            if leases:
+                self._handle(leases)
+            self._activity.end_work()
+            if not leases:
+                self._wait()
+
+    def _claim(self) -> tuple[LeasedJob, ...]:
+        nonce = str(next(self._nonces))
+        return self._persist("claim", lambda: self._timed_claim(nonce), until=self._stop.draining) or ()
+
+    def _timed_claim(self, nonce: str) -> tuple[LeasedJob, ...]:
+        began_s = self._clock.monotonic()
+        leases = self._queue.claim(self._id, nonce, max_jobs=self._max_batch)
+        self._metrics.claimed(leases, self._clock.monotonic() - began_s)
+        return leases
+
+    def _wait(self) -> None:
+        try:
+            self._queue.wait(self._idle_wait_s)
+        except QueueUnavailable as error:
+            log.warning("redis_away", operation="wait", reason=str(error))
+            self._metrics.redis_failures.labels("wait").inc()
+            self._stop.draining.wait(backoff_s(3, self._rng))
+
+    def _handle(self, leases: tuple[LeasedJob, ...]) -> None:
+        self._keeper.hold(leases)
+        try:
+            if self._stop.draining.is_set():
+                self._release(leases)
+                return
+            work = [(lease, request) for lease in leases if (request := self._request(lease)) is not None]
+            work = [(lease, request) for lease, request in work if not self._keeper.is_lost(lease)]
+            if work:
+                self._decode_and_report(work)
+        finally:
+            self._keeper.drop(leases)
+
+    def _release(self, leases: tuple[LeasedJob, ...]) -> None:
+        self._persist("release", lambda: self._queue.release(leases), until=self._stop.forced)
+        for lease in leases:
+            self._metrics.finished(lease, "released")
+
+    def _request(self, lease: LeasedJob) -> DecodeRequest | None:
+        """The job's audio and options; None when there is nothing to decode any more (and that was reported)."""
+        job = lease.job
+        try:
+            pcm = self._persist(
+                "read_audio",
+                lambda: self._audio.read(job.session, job.start_byte, job.end_byte),
+                until=self._stop.forced,
+                give_up=lambda: self._keeper.is_lost(lease),
+            )
+            options = DecodeOptions.from_dict(job.options)
+        except AudioLost as error:
+            self._fail(lease, AUDIO_MISSING, str(error), retry=False)
+            return None
+        except ValueError as error:
+            self._fail(lease, DECODE_FAILED, str(error), retry=False)
+            return None
+        if pcm is None:
+            return None
+        return DecodeRequest(samples_of(pcm), job.kind, options.language, options.words)
+
+    def _decode_and_report(self, work: Sequence[tuple[LeasedJob, DecodeRequest]]) -> None:
+        requests = [request for _, request in work]
+        self._activity.begin_decode()
+        try:
+            answers = self._decode(requests)
+        finally:
+            seconds = self._activity.end_decode()
+        self._metrics.decoded(work[0][0].job.kind, len(work), sum(request.audio_s for request in requests), seconds)
+        for (lease, _), answer in zip(work, answers, strict=True):
+            if isinstance(answer, DecodeError):
+                self._fail(lease, DECODE_FAILED, str(answer), retry=answer.retry)
+            else:
+                self._complete(lease, answer, seconds * 1000)
+
+    def _decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
+        """The transcriber's answers; when a whole call fails, each request alone, so that only the culprit does."""
+        try:
+            answers = self._transcriber.decode(requests)
+            if len(answers) != len(requests):
+                raise ValueError(f"{len(requests)} requests got {len(answers)} answers")
+            return answers
+        except Exception as error:
+            log.exception("decode_fault", jobs=len(requests))
+            if len(requests) == 1:
+                return [DecodeError(f"{type(error).__name__}: {error}", retry=True)]
+            return [answer for request in requests for answer in self._decode([request])]
+
+    def _complete(self, lease: LeasedJob, transcript: Transcript, decode_ms: float) -> None:
+        result = DecodeResult(
+            text=transcript.text,
+            model=self._transcriber.name,
+            language=transcript.language,
+            words=tuple(DecodedWord(w.text, w.start_s, w.end_s, w.probability) for w in transcript.words),
+        ).to_dict()
+        self._report(lease, "complete", lambda: self._queue.complete(lease, result, decode_ms=decode_ms))
+
+    def _fail(self, lease: LeasedJob, code: str, message: str, *, retry: bool) -> None:
+        if self._keeper.is_lost(lease):
+            self._metrics.finished(lease, CompleteStatus.STALE)
+            return
+        log.warning("job_failed", job=lease.job.id, attempt=lease.attempt, code=code, reason=message, retry=retry)
+        self._report(lease, "fail", lambda: self._queue.fail(lease, code, message, retry=retry))
+
+    def _report(self, lease: LeasedJob, operation: str, send: Callable[[], CompleteStatus]) -> None:
+        def timed() -> CompleteStatus:
+            began_s = self._clock.monotonic()
+            status = send()
+            self._metrics.complete_s.observe(self._clock.monotonic() - began_s)
+            return status
+
+        status = self._persist(operation, timed, until=self._stop.forced)
+        if status is not None:
+            self._metrics.finished(lease, status)
+            log.debug("job_reported", job=lease.job.id, generation=lease.generation, status=status)
+
+    def _persist(
+        self,
+        operation: str,
+        send: Callable[[], Answer],
+        *,
+        until: threading.Event,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> Answer | None:
+        """``send``'s answer, tried again with backoff while Redis is away; None once ``until`` or ``give_up`` say so."""
+        for attempt in count():
+            try:
+                return send()
+            except QueueUnavailable as error:
+                self._metrics.redis_failures.labels(operation).inc()
+                if attempt % LOG_EVERY == 0:
+                    log.warning("redis_away", operation=operation, attempt=attempt + 1, reason=str(error))
+                if until.wait(backoff_s(attempt, self._rng)) or give_up():
+                    return None
+        raise AssertionError("count() never ends")
