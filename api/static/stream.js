@@ -1,0 +1,119 @@
+// One WebSocket stream of protocol version 1 (docs/protocol.md), with the client's own measure of latency.
+
+import { RATE } from "./sources.js";
+
+const PAUSE_S = 0.7; // of quiet, after speech, that asks for a final text
+const MIN_SEGMENT_S = 2;
+const LONGEST_SEGMENT_S = 25; // a partial covers about this much
+const QUIET_LEVEL = 0.012; // root mean square, 1 is full scale
+const BACKLOG_BYTES = 1 << 20;
+
+export class CaptionStream {
+  // handlers: onPartial(message, lagS), onFinal(message, latencyS), onNotice(text), onClosed(problem or null)
+  constructor(handlers) {
+    this.handlers = handlers;
+    this.sentS = 0;
+    this.sentAt = []; // [end of the chunk in seconds, when it was sent]
+    this.segmentStartS = 0;
+    this.spokenS = 0;
+    this.quietS = 0;
+    this.requests = []; // when finals were asked for
+    this.waiting = []; // chunks from before the connection stood
+    this.done = false;
+    this.problem = null;
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    this.socket = new WebSocket(`${scheme}//${location.host}/v1/stream`);
+    this.socket.binaryType = "arraybuffer";
+    this.socket.onopen = () => this.opened();
+    this.socket.onmessage = (event) => this.received(JSON.parse(event.data));
+    this.socket.onclose = (event) => this.closed(event);
+  }
+
+  opened() {
+    this.isOpen = true;
+    this.socket.send(JSON.stringify({ type: "start", sample_rate: RATE, encoding: "pcm_s16le", channels: 1, client_ref: "page" }));
+    for (const part of this.waiting.splice(0)) this.socket.send(part);
+  }
+
+  get full() {
+    return this.limits && this.sentS > this.limits.max_audio_s - 1;
+  }
+
+  send(chunk) {
+    if (this.ended) return;
+    this.transmit(chunk.buffer);
+    this.sentS += chunk.length / RATE;
+    this.sentAt.push([this.sentS, performance.now()]);
+    if (this.sentAt.length > 3000) this.sentAt.shift();
+    this.cutAtPause(chunk);
+  }
+
+  // A light pause detector: it only decides when to ask for a final text, never what is sent.
+  cutAtPause(chunk) {
+    const seconds = chunk.length / RATE;
+    if (loudness(chunk) > QUIET_LEVEL) {
+      this.spokenS += seconds;
+      this.quietS = 0;
+    } else {
+      this.quietS += seconds;
+    }
+    const segmentS = this.sentS - this.segmentStartS;
+    const paused = this.quietS >= PAUSE_S && this.spokenS > 0.3 && segmentS >= MIN_SEGMENT_S;
+    if (paused || segmentS >= LONGEST_SEGMENT_S) {
+      this.segmentStartS = this.sentS;
+      this.spokenS = this.quietS = 0;
+      this.requests.push(performance.now());
+      this.transmit(JSON.stringify({ type: "flush" }));
+    }
+  }
+
+  end() {
+    if (this.ended) return;
+    this.ended = true;
+    this.requests.push(performance.now());
+    this.transmit(JSON.stringify({ type: "end" }));
+  }
+
+  transmit(part) {
+    if (!this.isOpen) this.waiting.push(part);
+    else if (this.socket.bufferedAmount < BACKLOG_BYTES) this.socket.send(part);
+    else this.fail("the connection is too slow for live audio");
+  }
+
+  received(message) {
+    const now = performance.now();
+    if (message.type === "ready") {
+      this.limits = message.limits;
+    } else if (message.type === "partial") {
+      const sent = this.sentAt.find(([endS]) => endS >= message.end_s - 0.001);
+      this.handlers.onPartial(message, sent ? (now - sent[1]) / 1000 : null);
+    } else if (message.type === "final") {
+      const asked = this.requests.shift();
+      this.handlers.onFinal(message, asked === undefined ? null : (now - asked) / 1000);
+    } else if (message.type === "done") {
+      this.done = true;
+    } else if (message.type === "error") {
+      if (message.fatal) this.problem = message.message;
+      else if (message.code !== "audio_limit") this.handlers.onNotice(message.message);
+    }
+  }
+
+  fail(problem) {
+    this.problem = this.problem || problem;
+    this.ended = true;
+    this.socket.close();
+  }
+
+  closed(event) {
+    if (!this.isOpen) this.problem = this.problem || "refused";
+    else if (!this.done && !this.problem) this.problem = event.reason || `the connection broke (code ${event.code})`;
+    this.ended = true;
+    this.handlers.onClosed(this.problem);
+  }
+}
+
+export function loudness(chunk) {
+  let sum = 0;
+  for (const sample of chunk) sum += sample * sample;
+  return Math.sqrt(sum / Math.max(1, chunk.length)) / 32768;
+}
