@@ -32,6 +32,8 @@ MAX_AGE_MS: Mapping[Kind, float] = {Kind.FINAL: 30_000.0, Kind.PARTIAL: 60_000.0
 later than the sweep drops stale ones, so that in overload partials thin out and do not overtake finals.
 Files: within the lifetime of a job's hash (`QueueLimits.job_ttl_ms`)."""
 
+_POSITION = {lane: position for position, lane in enumerate(all_lanes())}
+
 
 @dataclass(frozen=True, slots=True)
 class LaneRank:
@@ -105,8 +107,7 @@ def rank_all(policy: Policy, costs: Mapping[Lane, float], load: Load) -> dict[La
 
 def most_urgent(heads: Mapping[Lane, float], ranks: Mapping[Lane, LaneRank], now_ms: float) -> Lane | None:
     """The lane to claim from, None for no heads. ``heads``: arrival (ms) of the head of each lane that has jobs."""
-    order = {lane: position for position, lane in enumerate(all_lanes())}
-    lanes = sorted(heads, key=order.__getitem__)
+    lanes = sorted(heads, key=_POSITION.__getitem__)
     if not lanes:
         return None
     overdue = [lane for lane in lanes if ranks[lane].overdue_ms(heads[lane], now_ms) >= 0]

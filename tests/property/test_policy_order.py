@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queueing.bench_order import Arrival, responses, serve
 from queueing.costs import prior_costs
 from queueing.lane import Kind, Lane, all_lanes
 from queueing.policies import POLICIES, get_policy
 from queueing.policies.boost import boost_ms, decay_rate, traffic
 from queueing.policy import MAX_AGE_MS, Load, rank_all
-from tests.support.policy_model import LaneQueue, Waiting, best, preferences, same_standing, serve, standing
+from tests.support.policy_model import LaneQueue, Waiting, best, preferences, same_standing, standing
 
 START_MS = 1_750_000_000_000
 """Arrivals are near today's Unix time in ms, so that the doubles are those of a real queue."""
@@ -94,12 +93,11 @@ SHORT, LONG, PARTIAL, FILE = Lane(Kind.FINAL, 3), Lane(Kind.FINAL, 30), Lane(Kin
 COSTS = {**prior_costs(), SHORT: 100.0, LONG: 1_000.0, PARTIAL: 100.0, FILE: 100.0}
 
 
-def _start_under_flood(name: str, victim: Lane, at_most_ms: float = 120_000.0) -> float:
+def _start_under_flood(name: str, victim: Lane, until_ms: int = 120_000) -> float:
     """When a job of lane ``victim`` that came first starts, while short finals keep one worker exactly busy."""
-    flood = [Waiting(SHORT, float(at), COSTS[SHORT]) for at in range(0, int(at_most_ms), int(COSTS[SHORT]))]
-    job = Waiting(victim, 0.5, COSTS[victim])
-    starts = serve(get_policy(name), [job, *flood], Load({SHORT: 9.0}), COSTS)
-    return starts[job] - job.arrival_ms
+    flood = [Arrival(at, SHORT, float(at), COSTS[SHORT]) for at in range(0, until_ms, int(COSTS[SHORT]))]
+    job = Arrival(-1, victim, 0.5, COSTS[victim])
+    return serve(get_policy(name), [job, *flood], Load({SHORT: 9.0}), COSTS)[job] - job.arrival_ms
 
 
 @pytest.mark.parametrize(
@@ -131,33 +129,23 @@ def test_who_can_starve_and_for_how_long(name: str, victim: Lane, least_ms: floa
     assert least_ms <= _start_under_flood(name, victim) <= most_ms
 
 
-def _responses(name: str, seed: int) -> list[float]:
-    """Response times (ms) of clips of mixed length at load 0.85 on one worker."""
-    rng = random.Random(seed)
-    lanes = [lane for lane in all_lanes() if lane.kind is Kind.FINAL and lane.window_s <= 30]
-    costs = {**prior_costs(), **{lane: 20.0 * lane.window_s for lane in lanes}}
-    weights = [1.0 / lane.window_s for lane in lanes]
-    mean = sum(w * costs[lane] for w, lane in zip(weights, lanes, strict=True)) / sum(weights)
-    per_s = 0.85 * 1_000.0 / mean
-    jobs, at = [], 0.0
-    for lane in rng.choices(lanes, weights, k=6_000):
-        at += rng.expovariate(per_s / 1_000.0)
-        jobs.append(Waiting(lane, at, costs[lane]))
-    load = Load({lane: per_s * w / sum(weights) for w, lane in zip(weights, lanes, strict=True)})
-    starts = serve(get_policy(name), jobs, load, costs)
-    return [starts[job] - job.arrival_ms + job.cost_ms for job in jobs]
-
-
 def test_size_policies_pay_on_clips_of_mixed_length() -> None:
     """Shortest first has the least mean, response ratio comes next; boost gains in the mean and keeps the tail."""
     means, p99 = {}, {}
     for name in ("fcfs", "sjf", "hrrn", "boost"):
-        times: list[float] = []
-        for seed in range(3):
-            times += _responses(name, seed)
-        times.sort()
+        times = responses(name, "clips", 0.85, 5_000, range(4))[Kind.FINAL]
         means[name], p99[name] = sum(times) / len(times), times[int(0.99 * len(times))]
 
-    assert means["sjf"] < means["hrrn"] < means["fcfs"]
-    assert means["boost"] < means["fcfs"]
-    assert p99["boost"] < min(p99["hrrn"], p99["sjf"])
+    assert means["sjf"] < means["hrrn"] < means["boost"] < means["fcfs"]
+    assert p99["boost"] < p99["fcfs"] < p99["hrrn"] < p99["sjf"]
+
+
+def test_a_head_start_for_finals_pays_where_kinds_mix() -> None:
+    p95 = {
+        name: {kind: times[int(0.95 * len(times))] for kind, times in responses(name, "kinds", 0.9, 5_000, [1]).items()}
+        for name in ("fcfs", "priority")
+    }
+
+    assert p95["priority"][Kind.FINAL] < 0.5 * p95["fcfs"][Kind.FINAL]
+    assert p95["priority"][Kind.PARTIAL] < p95["fcfs"][Kind.PARTIAL]
+    assert p95["priority"][Kind.FILE] > p95["fcfs"][Kind.FILE]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from queueing.lane import Kind, Lane
-from queueing.policy import MAX_AGE_MS, LaneRank, Load, Policy, most_urgent, rank_all
+from queueing.policy import MAX_AGE_MS, LaneRank, most_urgent
 
 KINDS_IN_ORDER = (Kind.FINAL, Kind.PARTIAL, Kind.FILE)
 
@@ -87,23 +87,3 @@ class LaneQueue:
         heads = {lane: jobs[0].arrival_ms for lane, jobs in self._lanes.items() if jobs}
         lane = most_urgent(heads, self._ranks, now_ms)
         return None if lane is None else self._lanes[lane].pop(0)
-
-
-def serve(policy: Policy, jobs: Sequence[Waiting], load: Load, costs: Mapping[Lane, float]) -> dict[Waiting, float]:
-    """One worker, no preemption, no batches: when each job starts (ms)."""
-    queue = LaneQueue(rank_all(policy, costs, load))
-    coming = sorted(jobs, key=lambda job: job.arrival_ms)
-    starts: dict[Waiting, float] = {}
-    now = 0.0
-    position = 0
-    while len(starts) < len(jobs):
-        while position < len(coming) and coming[position].arrival_ms <= now:
-            queue.add(coming[position])
-            position += 1
-        job = queue.take(now)
-        if job is None:
-            now = coming[position].arrival_ms
-            continue
-        starts[job] = now
-        now += job.cost_ms
-    return starts
