@@ -24,6 +24,9 @@ LONGEST_LINE = 65_536
 
 TAIL_LINES = 20
 
+LEFTOVERS_S = 2.0
+"""What a program leaves behind in its group gets SIGTERM and this long."""
+
 OUTPUT_S = 2.0
 """Wait for the last output after the group is gone; a process that left the group may hold the pipe for ever."""
 
@@ -40,7 +43,7 @@ class Child:
         linger_s: float,
         on_end: Callable[[Child], None],
     ) -> None:
-        """Start it. ``linger_s``: how long the rest of the group may go on after the leader ended.
+        """Start it. ``linger_s``: how long the group may go on after its leader ended, when that was a shell.
 
         Raises OSError when the system refuses (too many processes, the folder is gone).
         """
@@ -96,9 +99,10 @@ class Child:
     def _await_end(self) -> None:
         status = self._process.wait()
         with self._lock:
-            if not self._terminated:
+            if self._direct or not self._terminated:
                 self._signal_group(signal.SIGTERM)
-        self._reader.join(self._linger_s)
+        # A shell may have died of SIGTERM while its program still drains; a program's own children have no such right.
+        self._reader.join(LEFTOVERS_S if self._direct else self._linger_s)
         with self._lock:
             self._signal_group(signal.SIGKILL)
             self._gone = True

@@ -34,9 +34,9 @@ class Restarts:
         self._proven = False
         self.failures = 0
 
-    def prove(self) -> None:
-        """The process does its work (the service became ready with it)."""
-        self._proven = True
+    def service_is_ready(self) -> None:
+        """The whole answers that it is ready while this process runs: its set-up is right, if it never failed yet."""
+        self._proven = self._proven or self.failures == 0
 
     def ended(self, ran_s: float, status: int) -> float | None:
         """It ended by itself after ``ran_s`` seconds: the delay until its restart in seconds, None to give up.

@@ -155,7 +155,8 @@ class Supervisor:
                 self._stop(reason)
             case Ready():
                 for slot in self._slots:
-                    slot.restarts.prove()
+                    if slot.child is not None:
+                        slot.restarts.service_is_ready()
 
     def _act_on_time(self) -> None:
         now = self._clock.monotonic()

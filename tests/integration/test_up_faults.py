@@ -1,0 +1,131 @@
+"""``hearline up`` when its processes misbehave: crashes, set-ups that cannot run, deaf processes, families."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_up import up
+from tests.support.eventually import eventually
+from tests.support.up_process import STAND_IN, HearlineProcess, procfile
+
+
+@pytest.fixture
+def never_ready(tmp_path: Path) -> str:
+    """The stand-in web process answers 503 while this file exists."""
+    path = tmp_path / "hold"
+    path.touch()
+    return str(path)
+
+
+def pids(service: HearlineProcess, name: str, times: int) -> list[int]:
+    return [int(match[1]) for match in service.wait_for(rf"{name} is up, pid (\d+)", times=times)]
+
+
+def test_a_crashed_worker_comes_back(tmp_path: Path) -> None:
+    procfile(tmp_path, web="web", worker="worker")
+    with up(tmp_path) as service:
+        service.wait_for("Hearline is ready")
+        (first,) = pids(service, "worker.1", 1)
+        os.kill(first, signal.SIGKILL)
+        assert pids(service, "worker.1", 2)[1] != first
+        service.wait_for(r"worker.1 ended by itself \(killed by SIGKILL\); starting it again in 0.5 s")
+        assert len(pids(service, "web.1", 1)) == 1
+        service.signal(signal.SIGTERM)
+        assert service.end() == 0
+
+
+def test_a_redis_of_its_own_comes_back_on_the_same_port(tmp_path: Path) -> None:
+    procfile(tmp_path, web="web", worker="worker")
+    with up(tmp_path) as service:
+        service.wait_for("Hearline is ready")
+        (line,) = [line for line in service.left_behind() if "redis-server" in line]
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+        service.wait_for("Redis ended by itself .killed by SIGKILL.; starting it again")
+
+        def again() -> bool:
+            now = [other for other in service.left_behind() if "redis-server" in other]
+            return len(now) == 1 and now[0].split()[0] != line.split()[0] and now[0].split()[-1] == line.split()[-1]
+
+        eventually(again, 10, "a new Redis on the old port")
+        service.signal(signal.SIGTERM)
+        assert service.end() == 0
+        assert service.left_behind() == []
+
+
+def test_a_process_that_never_runs_ends_the_command_with_its_last_lines(tmp_path: Path, never_ready: str) -> None:
+    procfile(tmp_path, web="web", worker="crash")
+    with up(tmp_path, STAND_IN_HOLD=never_ready) as service:
+        assert service.end() == 1
+    assert service.text.count("worker.1 started") == 3
+    assert "worker.1 ended 3 times in a row (exit status 7); its last lines were:\n  boom" in service.text
+    assert "web.1 has drained" in service.text
+    assert "Traceback" not in service.text
+    assert service.left_behind() == []
+
+
+def test_wrong_settings_of_a_process_end_the_command_at_once(tmp_path: Path, never_ready: str) -> None:
+    procfile(tmp_path, web="web", worker="settings")
+    with up(tmp_path, STAND_IN_HOLD=never_ready) as service:
+        assert service.end() == 2
+    assert service.text.count("worker.1 started") == 1
+    assert "no such flavour" in service.text.rpartition("its last lines were")[2]
+    assert service.left_behind() == []
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path, never_ready: str) -> None:
+    procfile(tmp_path, web="web", worker="no-such-program --at all")
+    with up(tmp_path, STAND_IN_HOLD=never_ready) as service:
+        assert service.end() == 1
+    assert "exit status 127" in service.text
+    assert service.left_behind() == []
+
+
+def test_a_deaf_process_is_killed_at_its_deadline(tmp_path: Path) -> None:
+    procfile(tmp_path, web="web", worker="stubborn")
+    with up(tmp_path) as service:
+        service.wait_for("Hearline is ready")
+        service.signal(signal.SIGTERM)
+        assert service.end() == 1
+    assert "worker.1 did not stop in time (SIGKILL)" in service.text
+    assert service.left_behind() == []
+
+
+def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
+    procfile(tmp_path, web="stubborn", worker="worker")
+    with up(tmp_path, HEARLINE_DRAIN_S="600") as service:
+        service.wait_for("is up", times=2)
+        service.signal(signal.SIGINT)
+        service.wait_for("stopping: SIGINT")
+        service.signal(signal.SIGINT)
+        assert service.end() == 1
+    assert "SIGINT again: ending everything now" in service.text
+    assert service.left_behind() == []
+
+
+@pytest.mark.parametrize("line", ["python {0} family", "cd {1} && {2} {0} family; echo done"])
+def test_what_a_process_started_is_ended_with_it(tmp_path: Path, line: str) -> None:
+    """The program's own child ignores SIGTERM; with a shell in between the group is asked, then ended."""
+    procfile(tmp_path, web="web", worker=line.format(STAND_IN, tmp_path, sys.executable))
+    with up(tmp_path) as service:
+        service.wait_for("Hearline is ready")
+        service.wait_for("worker.1 is up", times=2)
+        service.signal(signal.SIGTERM)
+        service.end()
+        assert "worker.1 has drained" in service.text
+        assert service.left_behind() == []
+
+
+def test_a_reader_that_goes_away_stops_it(tmp_path: Path) -> None:
+    procfile(tmp_path, web="web", worker="worker")
+    with up(tmp_path) as service:
+        service.wait_for("Hearline is ready")
+        (worker,) = pids(service, "worker.1", 1)
+        service.stop_reading.set()
+        os.kill(worker, signal.SIGKILL)  # Makes it say two lines more: one closes the pipe, the next finds it closed.
+        service.end()
+        assert service.left_behind() == []
