@@ -6,49 +6,90 @@ Any verb raises `QueueUnavailable` when Redis cannot be reached.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import redis
 
-from queueing.job import CompleteStatus, Delivery, Enqueued, LeasedJob, NewJob
-from queueing.keys import QueueKeys
-from queueing.lane import Lane
+from queueing import records, verbs
+from queueing.connect import WAIT_LIMIT_S
+from queueing.costs import prior_cost_ms
+from queueing.errors import BadJob, QueueError
+from queueing.job import CompleteStatus, Delivery, Enqueued, EnqueueStatus, LeasedJob, NewJob
+from queueing.keys import FRONT_CHANNEL_PREFIX, QueueKeys
+from queueing.lane import Kind, Lane
+from queueing.limits import MAX_BATCH, SWEEP_BATCH, QueueLimits
+from queueing.policies import DEFAULT_POLICY
+from queueing.policy_store import NO_POLICY, InstalledPolicy, PolicyChange, PolicyStore
+from queueing.records import JobRecord, text, text_map
+from queueing.registry import WorkerInfo, WorkerRegistry
+from queueing.scripts import Reply, Scripts, guarded
+from queueing.settings import QueueSettings
 
-
-@dataclass(frozen=True, slots=True)
-class QueueLimits:
-    """Bounds of a queue; times in milliseconds."""
-
-    lease_ms: int = 10_000
-    max_attempts: int = 3
-    max_queued: int = 10_000
-    job_ttl_ms: int = 3_600_000
-    events_ttl_ms: int = 3_600_000
-    max_dead: int = 1_000
+__all__ = ["JobQueue", "QueueLimits", "SweepReport"]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep did."""
+    """What a sweep did. ``waiting``: jobs queued afterwards. ``more``: it stopped at its bound, sweep again."""
 
     requeued: int = 0
     dead: int = 0
     dropped_partials: int = 0
+    waiting: int = 0
+    more: bool = False
 
 
 class JobQueue:
-    """One named queue in one Redis. Thread-safe: it holds no state but the client."""
+    """One named queue in one Redis. Thread-safe: it holds no state but the client.
 
-    def __init__(self, client: redis.Redis, name: str = "main", limits: QueueLimits | None = None) -> None:
+    ``policy`` is installed when Redis holds none (a fresh queue, or a Redis that lost its data); otherwise
+    Redis decides. Raises `UnknownPolicy`.
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        name: str = "main",
+        limits: QueueLimits | None = None,
+        policy: str = DEFAULT_POLICY,
+    ) -> None:
         self.keys = QueueKeys(name)
         self.limits = limits or QueueLimits()
         self._client = client
+        self._scripts = Scripts(client, self.keys)
+        self._policies = PolicyStore(client, self.keys, self._scripts, policy)
+        self._registry = WorkerRegistry(client, self.keys, self._scripts)
+
+    @classmethod
+    def of(cls, client: redis.Redis, settings: QueueSettings) -> Self:
+        """The queue that a program's settings name."""
+        return cls(client, settings.queue, QueueLimits.of(settings), settings.policy)
 
     def enqueue(self, job: NewJob, *, now_ms: int = 0) -> Enqueued:
         """Queue a job (one round trip). A final removes its session's queued partial and makes a partial
-        that is being decoded obsolete; a partial extends the session's queued one in place."""
-        raise NotImplementedError
+        that is being decoded obsolete; a partial extends the session's queued one in place.
+
+        Raises `BadJob` for a job that no worker could decode.
+        """
+        lane = records.checked_lane(job)
+        code, superseded = self._ranked(
+            verbs.Enqueue(
+                now_ms=now_ms,
+                id=job.id,
+                session=job.session,
+                kind=job.kind.value,
+                segment=job.segment,
+                lane=lane.name,
+                prior_cost_ms=prior_cost_ms(lane),
+                max_queued=self.limits.max_queued_finals if job.kind is Kind.FINAL else self.limits.max_queued,
+                job_ttl_ms=self.limits.job_ttl_ms,
+                tombstone_ms=self.limits.tombstone_ms,
+                fields=records.encode_fields(job),
+            )
+        )
+        return Enqueued(EnqueueStatus(text(code).lower()), superseded=bool(superseded))
 
     def claim(
         self,
@@ -60,48 +101,189 @@ class JobQueue:
         now_ms: int = 0,
     ) -> tuple[LeasedJob, ...]:
         """Lease up to ``max_jobs`` jobs of the most urgent lane (one round trip; empty when nothing waits).
-        The same (worker, nonce) again returns the same jobs."""
-        raise NotImplementedError
+        The same (worker, nonce) again returns the same jobs, as far as the worker still holds them.
+
+        A worker that restricts itself to ``lanes`` may use up a wake-up meant for others, who then notice the
+        work at the end of their own wait. Raises `BadJob` for names or a ``max_jobs`` that cannot be.
+        """
+        records.check_name("worker", worker)
+        records.check_name("nonce", nonce)
+        if not 1 <= max_jobs <= MAX_BATCH:
+            raise BadJob(f"max_jobs is {max_jobs}, a claim takes 1 to {MAX_BATCH} jobs")
+        _, *jobs = self._ranked(
+            verbs.Claim(
+                now_ms=now_ms,
+                worker=worker,
+                nonce=nonce,
+                max_jobs=max_jobs,
+                lease_ms=self.limits.lease_ms,
+                lanes=tuple(lane.name for lane in lanes or ()),
+            )
+        )
+        return tuple(records.decode_record(job).leased() for job in jobs)
 
     def wait(self, timeout_s: float) -> bool:
-        """Block until work may be ready or the time is up (at most `connect.WAIT_LIMIT_S`); True when woken."""
-        raise NotImplementedError
+        """Block until work may be ready or the time is up (at most `connect.WAIT_LIMIT_S`); True when woken.
+
+        A wake-up says that a claim is worth a try, not that it will find work.
+        """
+        socket_timeout = self._client.connection_pool.connection_kwargs.get("socket_timeout")
+        limit = min(timeout_s, WAIT_LIMIT_S, 0.8 * socket_timeout if socket_timeout else WAIT_LIMIT_S)
+        with guarded():
+            if limit <= 0:
+                return self._client.lpop(self.keys.wake) is not None
+            return self._client.blpop([self.keys.wake], timeout=limit) is not None
 
     def renew(self, leases: Sequence[LeasedJob], *, now_ms: int = 0) -> tuple[LeasedJob, ...]:
         """Extend the leases; returns those that are lost or cancelled."""
-        raise NotImplementedError
+        if not leases:
+            return ()
+        _, *lost = self._scripts.run(
+            verbs.Renew(
+                now_ms=now_ms, lease_ms=self.limits.lease_ms, job_ttl_ms=self.limits.job_ttl_ms, held=_held(leases)
+            )
+        )
+        return tuple(leases[int(place) - 1] for place in lost)
 
     def complete(
-        self, lease: LeasedJob, result: dict[str, object], *, decode_ms: float, now_ms: int = 0
+        self, lease: LeasedJob, result: Mapping[str, object], *, decode_ms: float, now_ms: int = 0
     ) -> CompleteStatus:
-        """Publish the result and release the lease, once (one round trip). A final becomes a durable event."""
-        raise NotImplementedError
+        """Publish the result and release the lease, once (one round trip). A final becomes a durable event.
+
+        ``decode_ms`` is this job's share of a worker's time: a batch's decode time divided by its jobs.
+        Repeated by the same generation after a lost reply it is DONE again and publishes nothing.
+        Raises `BadJob` for a result that is not JSON or is over `records.MAX_RESULT_BYTES`.
+        """
+        (code,) = self._scripts.run(
+            verbs.Complete(
+                now_ms=now_ms,
+                id=lease.job.id,
+                session=lease.job.session,
+                generation=lease.generation,
+                decode_ms=max(0.001, float(decode_ms)),
+                result=records.encode_result(lease.job.id, result),
+                front_prefix=FRONT_CHANNEL_PREFIX,
+                events_ttl_ms=self.limits.events_ttl_ms,
+                max_events=self.limits.max_events,
+                job_ttl_ms=self.limits.job_ttl_ms,
+            )
+        )
+        return CompleteStatus(text(code).lower())
 
     def fail(self, lease: LeasedJob, code: str, message: str, *, retry: bool = True, now_ms: int = 0) -> CompleteStatus:
         """Report a failed decode: REQUEUED while attempts remain and ``retry``; else DEAD with an error event
         (a partial is just dropped, with an error delivery so that its session may ask again)."""
-        raise NotImplementedError
+        (status,) = self._ranked(
+            verbs.Fail(
+                now_ms=now_ms,
+                id=lease.job.id,
+                session=lease.job.session,
+                generation=lease.generation,
+                retry=int(retry),
+                error_code=code,
+                message=message[: records.MAX_MESSAGE_CHARS],
+                max_attempts=self.limits.max_attempts,
+                front_prefix=FRONT_CHANNEL_PREFIX,
+                events_ttl_ms=self.limits.events_ttl_ms,
+                max_events=self.limits.max_events,
+                job_ttl_ms=self.limits.job_ttl_ms,
+                dead_ttl_ms=self.limits.dead_ttl_ms,
+                max_dead=self.limits.max_dead,
+            )
+        )
+        return CompleteStatus(text(status).lower())
 
-    def release(self, leases: Sequence[LeasedJob], *, now_ms: int = 0) -> int:
+    def release(self, leases: Sequence[LeasedJob], *, now_ms: int = 0) -> int:  # noqa: ARG002
         """Give jobs back unharmed (a draining worker): they keep their age and the attempt is not counted."""
-        raise NotImplementedError
+        if not leases:
+            return 0
+        _, count = self._ranked(verbs.Release(job_ttl_ms=self.limits.job_ttl_ms, held=_held(leases)))
+        return int(count)
 
-    def cancel_partial(self, session: str, *, now_ms: int = 0) -> bool:
+    def cancel_partial(self, session: str, *, now_ms: int = 0) -> bool:  # noqa: ARG002
         """Remove the session's queued partial, or make the one being decoded obsolete."""
-        raise NotImplementedError
+        (code,) = self._scripts.run(verbs.CancelPartial(session=session, tombstone_ms=self.limits.tombstone_ms))
+        return text(code) != "NONE"
 
-    def cancel_session(self, session: str, *, now_ms: int = 0) -> int:
-        """Remove every queued job of the session, make leased ones obsolete, delete its events; returns the count."""
-        raise NotImplementedError
+    def cancel_session(self, session: str, *, now_ms: int = 0) -> int:  # noqa: ARG002
+        """Remove every queued job of the session, make leased ones obsolete, delete its events; returns the count.
+
+        Every session ends with this call, also one that ended well: it deletes what Redis remembers of it.
+        """
+        _, count = self._scripts.run(verbs.CancelSession(session=session, tombstone_ms=self.limits.tombstone_ms))
+        return int(count)
 
     def sweep(self, *, now_ms: int = 0) -> SweepReport:
         """Requeue or bury jobs whose lease ran out, drop partials that waited too long. Any number may run at once."""
-        raise NotImplementedError
+        _, *counts = self._ranked(
+            verbs.Sweep(
+                now_ms=now_ms,
+                batch=SWEEP_BATCH,
+                max_attempts=self.limits.max_attempts,
+                stale_partial_ms=self.limits.stale_partial_ms,
+                max_wait_ms=self.limits.max_wait_ms,
+                front_prefix=FRONT_CHANNEL_PREFIX,
+                events_ttl_ms=self.limits.events_ttl_ms,
+                max_events=self.limits.max_events,
+                job_ttl_ms=self.limits.job_ttl_ms,
+                dead_ttl_ms=self.limits.dead_ttl_ms,
+                max_dead=self.limits.max_dead,
+            )
+        )
+        requeued, dead, dropped, waiting, looked_at = (int(count) for count in counts)
+        return SweepReport(requeued, dead, dropped, waiting, more=looked_at >= SWEEP_BATCH)
 
     def events(self, session: str, *, after: str | None = None) -> tuple[Delivery, ...]:
         """The session's durable events after the event id ``after``, oldest first."""
-        raise NotImplementedError
+        with guarded():
+            entries = self._client.xrange(self.keys.events(session), min=f"({after}" if after else "-")
+        return tuple(Delivery.from_body(text(event_id), text_map(fields)["body"]) for event_id, fields in entries or ())
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """Everything known of a job; None when nothing is (any more)."""
+        with guarded():
+            fields: Any = self._client.hgetall(self.keys.job(job_id))
+        return records.decode_record(fields) if fields else None
 
     def job_state(self, job_id: str) -> str | None:
         """queued, leased, done, dead or cancelled; None when nothing is known of the job (any more)."""
-        raise NotImplementedError
+        record = self.job(job_id)
+        return record.state if record else None
+
+    def heartbeat(self, worker: str, info: Mapping[str, object], *, now_ms: int = 0) -> None:
+        """Say that a worker lives; ``info`` has at least ``state`` (see `registry.WorkerInfo`)."""
+        self._registry.heartbeat(worker, info, now_ms=now_ms)
+
+    def forget_worker(self, worker: str) -> None:
+        """A worker leaves in good order."""
+        self._registry.forget(worker)
+
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """Every worker that gave a sign of life within `registry.WORKER_TTL_MS`."""
+        return self._registry.workers()
+
+    def policy(self) -> InstalledPolicy:
+        """The policy that is in force, for every process on this queue."""
+        return self._policies.ensure()
+
+    def set_policy(self, name: str, *, now_ms: int = 0) -> PolicyChange:
+        """Change the policy for all processes and rescore what waits, atomically; raises `UnknownPolicy`."""
+        return self._policies.choose(name, now_ms=now_ms)
+
+    def refresh_policy(self, *, now_ms: int = 0) -> PolicyChange | None:
+        """Rank anew by the costs learned since; None when nothing moved far enough to rescore."""
+        return self._policies.refresh(now_ms=now_ms)
+
+    def _ranked(self, verb: verbs.Verb) -> Reply:
+        """Run a verb that needs ranks in Redis, installing the policy first where there is none."""
+        reply = self._scripts.run(verb)
+        for _ in range(3):
+            if text(reply[0]) != NO_POLICY:
+                return reply
+            self._policies.ensure()
+            reply = self._scripts.run(verb)
+        raise QueueError("the policy vanishes from Redis as soon as it is installed; who deletes it?")
+
+
+def _held(leases: Sequence[LeasedJob]) -> tuple[tuple[str, int], ...]:
+    return tuple((lease.job.id, lease.generation) for lease in leases)

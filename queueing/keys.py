@@ -27,8 +27,16 @@ class QueueKeys:
     def prefix(self) -> str:
         return f"hl:{{q:{self.name}}}:"
 
+    @property
+    def lane_prefix(self) -> str:
+        return f"{self.prefix}lane:"
+
     def lane(self, lane: Lane) -> str:
-        return f"{self.prefix}lane:{lane.name}"
+        return f"{self.lane_prefix}{lane.name}"
+
+    @property
+    def heads(self) -> str:
+        return f"{self.prefix}heads"
 
     @property
     def job_prefix(self) -> str:
@@ -37,11 +45,19 @@ class QueueKeys:
     def job(self, job_id: str) -> str:
         return f"{self.job_prefix}{job_id}"
 
+    @property
+    def events_prefix(self) -> str:
+        return f"{self.prefix}events:"
+
     def events(self, session: str) -> str:
-        return f"{self.prefix}events:{session}"
+        return f"{self.events_prefix}{session}"
+
+    @property
+    def worker_prefix(self) -> str:
+        return f"{self.prefix}worker:"
 
     def worker(self, worker: str) -> str:
-        return f"{self.prefix}worker:{worker}"
+        return f"{self.worker_prefix}{worker}"
 
     @property
     def leases(self) -> str:
@@ -79,8 +95,30 @@ class QueueKeys:
     def streams(self) -> str:
         return f"{self.prefix}streams"
 
+    @property
+    def arrivals_prefix(self) -> str:
+        return f"{self.prefix}arrivals:"
+
+    def arrivals(self, minute: int) -> str:
+        return f"{self.arrivals_prefix}{minute}"
+
+    @property
+    def session_prefix(self) -> str:
+        return f"{self.prefix}session:"
+
+    def session(self, session: str) -> str:
+        return f"{self.session_prefix}{session}"
+
+    @property
+    def session_jobs_prefix(self) -> str:
+        return f"{self.prefix}session-jobs:"
+
     def session_jobs(self, session: str) -> str:
-        return f"{self.prefix}session-jobs:{session}"
+        return f"{self.session_jobs_prefix}{session}"
+
+    @property
+    def claim_prefix(self) -> str:
+        return f"{self.prefix}claim:"
 
     def claim(self, worker: str) -> str:
-        return f"{self.prefix}claim:{worker}"
+        return f"{self.claim_prefix}{worker}"

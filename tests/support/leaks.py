@@ -6,7 +6,9 @@ import re
 
 import redis
 
-PERMANENT = re.compile(r"^hl:\{q:[^}]+\}:(lane:.+|leases|open-partial|dead|costs|policy|workers|wake|streams|counts)$")
+PERMANENT = re.compile(
+    r"^hl:\{q:[^}]+\}:(lane:.+|heads|leases|open-partial|dead|costs|policy|workers|wake|streams|counts)$"
+)
 """The permanent keys of docs/redis-keys.md: bounded by design, so without expiry."""
 
 

@@ -1,0 +1,27 @@
+-- renew: extend leases.
+-- KEYS
+--   1 job_prefix           prefix  + id: hash of a job
+--   2 leases               zset    id -> lease expiry, ms
+-- ARGV
+--   1 now_ms               int     Redis time in ms; 0 asks Redis
+--   2 lease_ms             int     ms from now until the lease runs out
+--   3 job_ttl_ms           int     ms of life of the hashes
+--   4 held                 pairs   id, generation, ...
+-- RETURNS {code, place in `held` of each lease that is lost or whose job is cancelled, from 1, ...}
+--   OK         all others are extended
+local job_prefix, leases = KEYS[1], KEYS[2]
+-- @include now
+local lost = {'OK'}
+local expiry = redis_now(ARGV[1]) + ARGV[2]
+for at = 4, #ARGV, 2 do
+  local key = job_prefix .. ARGV[at]
+  local job = redis.call('HMGET', key, 'state', 'generation')
+  if job[1] == 'leased' and job[2] == ARGV[at + 1] then
+    redis.call('ZADD', leases, expiry, ARGV[at])
+    redis.call('HSET', key, 'lease_until_ms', expiry)
+    redis.call('PEXPIRE', key, ARGV[3])
+  else
+    lost[#lost + 1] = (at - 2) / 2
+  end
+end
+return lost

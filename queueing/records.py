@@ -1,0 +1,150 @@
+"""Jobs as Redis holds them: the hash's text fields to values and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from queueing.errors import BadJob
+from queueing.job import LeasedJob, NewJob
+from queueing.lane import Kind, Lane
+from queueing.verbs import Scalar
+
+NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
+"""What ids of jobs, sessions, workers and front ends look like: they become parts of keys and of JSON."""
+
+MAX_OPTIONS_BYTES = 16_384
+MAX_RESULT_BYTES = 1_048_576
+MAX_MESSAGE_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """Everything Redis knows of one job. ``lease_until_ms`` counts while ``state`` is leased, ``error`` when dead."""
+
+    job: NewJob
+    lane: Lane
+    state: str
+    arrival_ms: int
+    attempts: int
+    generation: int
+    cost_ms: float
+    worker: str | None
+    claimed_ms: int | None
+    lease_until_ms: int | None
+    completed_ms: int | None
+    died_ms: int | None
+    error_code: str | None
+    error_message: str | None
+
+    def leased(self) -> LeasedJob:
+        """This record as its worker holds it; only for a job that was claimed."""
+        if self.claimed_ms is None or self.lease_until_ms is None:
+            raise ValueError(f"job {self.job.id} was never claimed")
+        return LeasedJob(
+            job=self.job,
+            lane=self.lane,
+            generation=self.generation,
+            attempt=self.attempts,
+            arrival_ms=self.arrival_ms,
+            claimed_ms=self.claimed_ms,
+            lease_until_ms=self.lease_until_ms,
+            cost_ms=self.cost_ms,
+        )
+
+
+def text(value: Any) -> str:
+    """A reply's string, whichever way the client decodes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def text_map(reply: Mapping[Any, Any] | Sequence[Any]) -> dict[str, str]:
+    """A hash as a reply gives it (mapping or flat array) as names and values."""
+    pairs = reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
+    return {text(name): text(value) for name, value in pairs}
+
+
+def decode_record(reply: Mapping[Any, Any] | Sequence[Any]) -> JobRecord:
+    """Read a job's hash."""
+    fields = text_map(reply)
+
+    def number(name: str) -> int | None:
+        return int(float(fields[name])) if name in fields else None
+
+    return JobRecord(
+        job=NewJob(
+            id=fields["id"],
+            session=fields["session"],
+            kind=Kind(fields["kind"]),
+            segment=int(fields["segment"]),
+            start_byte=int(fields["start_byte"]),
+            end_byte=int(fields["end_byte"]),
+            audio_s=float(fields["audio_s"]),
+            front=fields["front"],
+            options=json.loads(fields.get("options", "{}")),
+        ),
+        lane=Lane.parse(fields["lane"]),
+        state=fields["state"],
+        arrival_ms=int(float(fields["arrival_ms"])),
+        attempts=int(fields["attempts"]),
+        generation=int(fields["generation"]),
+        cost_ms=float(fields["cost_ms"]),
+        worker=fields.get("worker"),
+        claimed_ms=number("claimed_ms"),
+        lease_until_ms=number("lease_until_ms"),
+        completed_ms=number("completed_ms"),
+        died_ms=number("died_ms"),
+        error_code=fields.get("error_code"),
+        error_message=fields.get("error_message"),
+    )
+
+
+def encode_fields(job: NewJob) -> tuple[tuple[str, Scalar], ...]:
+    """The fields of a job's hash that neither identify nor place it."""
+    return (
+        ("start_byte", job.start_byte),
+        ("end_byte", job.end_byte),
+        ("audio_s", float(job.audio_s)),
+        ("front", job.front),
+        ("options", json.dumps(job.options, separators=(",", ":"))),
+    )
+
+
+def checked_lane(job: NewJob) -> Lane:
+    """The lane of a job that may be queued; raises `BadJob` with what is wrong, the limit and the fix."""
+    for what, value in (("id", job.id), ("session", job.session), ("front", job.front)):
+        check_name(what, value)
+    if job.segment < 0:
+        raise BadJob(f"job {job.id}: segment is {job.segment}, segments count from 0")
+    if not 0 <= job.start_byte < job.end_byte:
+        raise BadJob(f"job {job.id}: bytes {job.start_byte} to {job.end_byte} are no audio; 0 <= start < end must hold")
+    try:
+        size = len(json.dumps(job.options))
+        lane = job.lane
+    except (TypeError, ValueError) as error:
+        raise BadJob(f"job {job.id}: {error}") from error
+    if size > MAX_OPTIONS_BYTES:
+        raise BadJob(f"job {job.id}: its options take {size} bytes of JSON, at most {MAX_OPTIONS_BYTES} are allowed")
+    if not job.audio_s >= 0:
+        raise BadJob(f"job {job.id}: audio_s is {job.audio_s}, it cannot be below 0")
+    return lane
+
+
+def check_name(what: str, value: str) -> None:
+    """Raise `BadJob` unless ``value`` can stand in a key."""
+    if not NAME.fullmatch(value):
+        raise BadJob(f"{what} {value!r} must be 1 to 128 characters of A-Z a-z 0-9 _ . : @ -")
+
+
+def encode_result(job_id: str, result: Mapping[str, object]) -> str:
+    """A worker's result as JSON; raises `BadJob` when it is none or too long."""
+    try:
+        body = json.dumps(result, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadJob(f"the result of job {job_id} is not JSON: {error}") from error
+    if len(body) > MAX_RESULT_BYTES:
+        raise BadJob(f"the result of job {job_id} takes {len(body)} bytes, at most {MAX_RESULT_BYTES} are allowed")
+    return body

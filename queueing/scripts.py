@@ -1,0 +1,88 @@
+"""The queue's Lua scripts: loaded from ``lua/``, called by digest, sent again when Redis has forgotten them.
+
+A script is one verb. ``-- @include a b`` in it stands for the files ``lua/lib/a.lua`` and ``b.lua``; Redis 6.2
+has no libraries, so they are put in place here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.exceptions import ClusterDownError, NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
+
+from queueing.errors import QueueUnavailable
+from queueing.keys import QueueKeys
+from queueing.verbs import Verb
+
+LUA = Path(__file__).with_name("lua")
+_INCLUDE = re.compile(r"^-- @include (.+)\n", re.MULTILINE)
+
+Reply = list[Any]
+"""What a script returns: first a code, then what its header says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script's text, includes in place, and the SHA-1 digest by which Redis knows it."""
+
+    name: str
+    source: str
+    sha: str
+
+
+@cache
+def load_script(name: str) -> Script:
+    """The script ``lua/NAME.lua``; raises FileNotFoundError for one that is not there."""
+
+    def included(match: re.Match[str]) -> str:
+        return "".join((LUA / "lib" / f"{part}.lua").read_text(encoding="utf-8") for part in match[1].split())
+
+    source = _INCLUDE.sub(included, (LUA / f"{name}.lua").read_text(encoding="utf-8"))
+    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+class Scripts:
+    """Runs verbs on one queue: one round trip each, one more only where Redis does not know the script (yet)."""
+
+    def __init__(self, client: redis.Redis, keys: QueueKeys) -> None:
+        self._call: Callable[..., Any] = client.execute_command
+        self._keys = keys
+        self._names: dict[str, list[str]] = {}
+
+    def run(self, verb: Verb) -> Reply:
+        """Run the verb's script; raises `QueueUnavailable` when Redis cannot be reached or take writes."""
+        script = load_script(verb.SCRIPT)
+        keys = self._names.get(verb.SCRIPT)
+        if keys is None:
+            keys = self._names[verb.SCRIPT] = [str(getattr(self._keys, name)) for name in verb.KEYS]
+        tail = (len(keys), *keys, *verb.arguments())
+        with guarded():
+            try:
+                reply = self._call("EVALSHA", script.sha, *tail)
+            except NoScriptError:
+                reply = self._call("EVAL", script.source, *tail)
+        return reply if isinstance(reply, list) else [reply]
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Turn an outage of Redis (gone, slow, full, read-only) into `QueueUnavailable`.
+
+    Any other error reply is a fault of ours and passes as it is.
+    """
+    try:
+        yield
+    except ResponseError as error:
+        if not isinstance(error, (OutOfMemoryError, ReadOnlyError, ClusterDownError)):
+            raise
+        raise QueueUnavailable(f"Redis cannot serve now: {error}") from error
+    except redis.RedisError as error:
+        raise QueueUnavailable(f"Redis does not answer: {error}") from error
