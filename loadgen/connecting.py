@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
@@ -48,6 +51,31 @@ def stream_url(text: str) -> str:
         raise ValueError(f"{text!r} is not a WebSocket URL; an example is {DEFAULT_URL}")
     _port = parts.port  # raises ValueError for a port out of range
     return url if parts.path.strip("/") else url.rstrip("/") + STREAM_PATH
+
+
+def find_url(environment: Mapping[str, str]) -> str:
+    """Where the service is, when nobody says so: ``HEARLINE_URL``, a running ``hearline up``, `DEFAULT_URL`.
+
+    Raises ValueError for a ``HEARLINE_URL`` that is no URL.
+    """
+    if given := environment.get("HEARLINE_URL"):
+        return stream_url(given)
+    return _running(environment) or DEFAULT_URL
+
+
+def _running(environment: Mapping[str, str]) -> str | None:
+    """The URL that ``hearline up`` leaves in its state folder; None without one, or when its process is gone."""
+    if own := environment.get("HEARLINE_STATE_DIR"):
+        folder = Path(own)
+    elif state := environment.get("XDG_STATE_HOME"):
+        folder = Path(state) / "hearline"
+    else:
+        folder = Path(environment.get("HOME", "/nonexistent")) / ".local" / "state" / "hearline"
+    try:
+        fields = json.loads((folder / "up.json").read_text(encoding="utf-8"))
+        return stream_url(fields["url"]) if psutil.pid_exists(fields["pid"]) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # no such file, or not one that this version knows
 
 
 @contextmanager

@@ -1,0 +1,142 @@
+"""What a person or a program sees of a stream: a live line that redraws, plain lines, or JSON.
+
+    terminal     the newest words on one line that is redrawn in place; a final takes its place for good
+    no terminal  one line per message: ``~`` for partials, times for finals
+    JSON         one object per server message, and a summary at the end
+
+Thread-safe: warnings come from the thread that reads the audio.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TextIO
+
+from rich.cells import cell_len
+
+from sessions.wire import Error, Final, Partial, ServerMessage
+
+CLEAR = "\r\x1b[K"
+
+
+class Display(Protocol):
+    """Where a stream's messages go."""
+
+    def message(self, at_s: float, message: ServerMessage) -> None:
+        """A message of the server, ``at_s`` seconds after the start of the audio."""
+
+    def note(self, text: str) -> None:
+        """A warning or a hint, one sentence."""
+
+    def summary(self, line: str, fields: dict[str, Any]) -> None:
+        """The end: as a sentence and as fields."""
+
+
+class JsonDisplay:
+    """Messages and the summary as JSON objects, one a line; notes go to ``errors``."""
+
+    def __init__(self, out: TextIO, errors: TextIO) -> None:
+        self._out = out
+        self._errors = errors
+        self._lock = threading.Lock()
+
+    def message(self, at_s: float, message: ServerMessage) -> None:
+        self._write({**message.model_dump(exclude_none=True), "received_s": round(at_s, 3)})
+
+    def note(self, text: str) -> None:
+        with self._lock:
+            print(text, file=self._errors, flush=True)
+
+    def summary(self, line: str, fields: dict[str, Any]) -> None:
+        self._write({"type": "summary", **fields})
+        if fields["exit_status"]:
+            self.note(line)
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        with self._lock:
+            self._out.write(json.dumps(fields, ensure_ascii=False) + "\n")
+            self._out.flush()
+
+
+class TextDisplay:
+    """For people. ``columns``: the terminal's width now, or None when ``out`` is no terminal."""
+
+    def __init__(self, out: TextIO, errors: TextIO, columns: Callable[[], int] | None) -> None:
+        self._out = out
+        self._errors = errors
+        self._columns = columns
+        self._live = False
+        self._lock = threading.Lock()
+
+    def message(self, at_s: float, message: ServerMessage) -> None:  # noqa: ARG002  # people see times of audio
+        match message:
+            case Partial():
+                self._partial(f"{clock_time(message.end_s)} {printable(message.text)}", printable(message.text))
+            case Final():
+                text = printable(message.text) or "(nothing said)"
+                self._line(f"[{clock_time(message.start_s)} - {clock_time(message.end_s)}] {text}")
+                if message.words:
+                    self._line("    " + " ".join(f"{printable(w.text).strip()}@{w.start_s:.2f}" for w in message.words))
+            case Error():
+                kind = "error" if message.fatal else "note"
+                self.note(f"{kind} from the service ({printable(message.code)}): {printable(message.message)}")
+            case _:
+                pass
+
+    def note(self, text: str) -> None:
+        with self._lock:
+            self._clear()
+            print(text, file=self._errors, flush=True)
+
+    def summary(self, line: str, fields: dict[str, Any]) -> None:  # noqa: ARG002  # the line says it all
+        self.note(line)
+
+    def _partial(self, line: str, text: str) -> None:
+        if self._columns is None:
+            self._line(f"~ {text}")
+            return
+        with self._lock:
+            # One column stays free: a full line would wrap, and could not be redrawn in place.
+            self._out.write(CLEAR + tail(line, self._columns() - 1))
+            self._out.flush()
+            self._live = True
+
+    def _line(self, text: str) -> None:
+        with self._lock:
+            self._clear()
+            self._out.write(text + "\n")
+            self._out.flush()
+
+    def _clear(self) -> None:
+        if self._live:
+            self._out.write(CLEAR)
+            self._out.flush()
+            self._live = False
+
+
+def tail(text: str, cells: int) -> str:
+    """The end of ``text`` that fits ``cells`` terminal columns, behind an ellipsis when something is cut.
+
+    Wide characters (CJK) take two columns.
+    """
+    if cell_len(text) <= cells:
+        return text
+    kept = ""
+    for char in reversed(text):
+        if cell_len(char) + cell_len(kept) > cells - 1:
+            break
+        kept = char + kept
+    return "…" + kept if cells > 0 else ""
+
+
+def printable(text: str) -> str:
+    """``text`` on one line without control characters: what a service says must not steer the terminal."""
+    return "".join(char if char.isprintable() else " " for char in text).strip()
+
+
+def clock_time(seconds: float) -> str:
+    """Minutes and seconds, ``m:ss.t``."""
+    tenths = round(seconds * 10)
+    return f"{tenths // 600}:{tenths % 600 / 10:04.1f}"

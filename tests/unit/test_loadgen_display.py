@@ -1,0 +1,90 @@
+"""What people see: a line redrawn in place, plain lines, JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+
+import pytest
+from rich.cells import cell_len
+
+from loadgen.display import CLEAR, JsonDisplay, TextDisplay, clock_time, printable, tail
+from sessions.wire import Error, Final, Partial, Word
+
+PARTIAL = Partial(seq=1, start_s=0, end_s=61.25, text=" hello there")
+FINAL = Final(seq=2, start_s=0, end_s=62.0, text="Hello there.", last=True)
+
+
+def test_the_live_line_is_redrawn_in_place_and_the_final_takes_its_place() -> None:
+    out, errors = io.StringIO(), io.StringIO()
+    display = TextDisplay(out, errors, lambda: 80)
+    display.message(1, PARTIAL)
+    display.message(2, PARTIAL)
+    display.message(3, FINAL)
+    live = f"{CLEAR}1:01.2 hello there"
+    assert out.getvalue() == f"{live}{live}{CLEAR}[0:00.0 - 1:02.0] Hello there.\n"
+    display.message(4, FINAL)
+    assert out.getvalue().count(CLEAR) == 3, "nothing to clear after a final"
+
+
+def test_a_note_does_not_end_up_in_the_live_line() -> None:
+    out = io.StringIO()
+    display = TextDisplay(out, out, lambda: 80)
+    display.message(1, PARTIAL)
+    display.note("warning: a gap")
+    assert out.getvalue().endswith(f"hello there{CLEAR}warning: a gap\n")
+
+
+def test_the_live_line_never_wraps_and_shows_the_tail(rng: random.Random) -> None:
+    words = ["word", "字幕", "naïve", "e\u0301", "café", "🙂"]
+    for _ in range(300):
+        text = " ".join(rng.choice(words) for _ in range(rng.randrange(1, 60)))
+        cells = rng.randrange(2, 90)
+        shown = tail(text, cells)
+        assert cell_len(shown) <= cells
+        assert text.endswith(shown.removeprefix("…"))
+        assert (shown == text) == (cell_len(text) <= cells)
+        if shown != text:
+            assert cell_len(shown) >= cells - 2, "as much as fits"
+
+
+def test_without_a_terminal_there_are_plain_lines() -> None:
+    out, errors = io.StringIO(), io.StringIO()
+    display = TextDisplay(out, errors, None)
+    display.message(1, PARTIAL)
+    words = (
+        Word(text=" Hello", start_s=0.3, end_s=0.6, probability=0.9),
+        Word(text=" there", start_s=0.75, end_s=1, probability=1),
+    )
+    display.message(2, FINAL.model_copy(update={"words": words}))
+    display.message(3, FINAL.model_copy(update={"text": ""}))
+    display.message(4, Error(code="no_worker", message="no worker is alive", fatal=False, retry_after_s=5))
+    assert out.getvalue().splitlines() == [
+        "~ hello there",
+        "[0:00.0 - 1:02.0] Hello there.",
+        "    Hello@0.30 there@0.75",
+        "[0:00.0 - 1:02.0] (nothing said)",
+    ]
+    assert errors.getvalue() == "note from the service (no_worker): no worker is alive\n"
+    assert "\x1b" not in out.getvalue()
+
+
+def test_a_transcript_cannot_steer_the_terminal() -> None:
+    assert printable("a\x1b[2J\r\nb\u202ec\x00") == "a [2J  b c"
+
+
+def test_json_lines_hold_every_field_and_the_time_of_arrival() -> None:
+    out, errors = io.StringIO(), io.StringIO()
+    display = JsonDisplay(out, errors)
+    display.message(1.23456, FINAL)
+    display.summary("failed: why", {"exit_status": 4})
+    final, summary = (json.loads(line) for line in out.getvalue().splitlines())
+    assert final == {**FINAL.model_dump(exclude_none=True), "received_s": 1.235}
+    assert summary == {"type": "summary", "exit_status": 4}
+    assert errors.getvalue() == "failed: why\n"
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00.0"), (59.96, "1:00.0"), (61.25, "1:01.2"), (3600, "60:00.0")])
+def test_times(seconds: float, shown: str) -> None:
+    assert clock_time(seconds) == shown
