@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from queueing.lane import MAX_AUDIO_S
-from sessions.wire import Limits
+from sessions.wire import BYTES_PER_SAMPLE, SAMPLE_RATE, Limits
 
 MIN_DECODE_S = 0.05
 """Less audio than this cannot hold a word: its final is empty and costs no decode."""
 
+KEEP_BUFFER_S = 60.0
+"""A stream that is kept alive without audio renews its buffer's expiry this often."""
+
 MAX_WAITING_FINALS = 32
 """Finals of one stream that may wait for their decode; a flush beyond it is refused, its audio goes into the next."""
+
+
+def in_bytes(seconds: float) -> int:
+    """Whole samples of ``seconds``, at least one, in bytes."""
+    return max(1, round(seconds * SAMPLE_RATE)) * BYTES_PER_SAMPLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from queueing.job import EnqueueStatus
 from queueing.lane import MAX_PARTIAL_AUDIO_S
-from sessions.wire import BYTES_PER_SAMPLE, BYTES_PER_SECOND
+from sessions.limits import in_bytes
+from sessions.wire import BYTES_PER_SECOND
 
 MAX_PARTIAL_BYTES = int(MAX_PARTIAL_AUDIO_S) * BYTES_PER_SECOND
 STEP_BYTES = MAX_PARTIAL_BYTES // 2
@@ -12,11 +13,6 @@ STEP_BYTES = MAX_PARTIAL_BYTES // 2
 model's context, and so the text, each time."""
 
 _KEPT_TIMES = 64
-
-
-def in_bytes(seconds: float) -> int:
-    """Whole samples of ``seconds``, at least one, in bytes."""
-    return max(1, round(seconds * BYTES_PER_SECOND / BYTES_PER_SAMPLE)) * BYTES_PER_SAMPLE
 
 
 class PartialPlan:

@@ -13,10 +13,10 @@ Every accepted sample is covered by exactly one final, or an error message says 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from queueing.job import Delivery, Enqueued, NewJob
-from queueing.lane import MAX_AUDIO_S
+from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
+from queueing.lane import Kind
+from sessions.codes import ErrorCode
 from sessions.effects import (
     AppendAudio,
     CancelPartial,
@@ -28,8 +28,13 @@ from sessions.effects import (
     ReadEvents,
     Send,
 )
+from sessions.errors import WireError
+from sessions.keys import check_session_id
+from sessions.lifecycle import Ending, Lifecycle, Phase
+from sessions.limits import SessionLimits
+from sessions.sniff import is_control_message
 from sessions.summary import StreamSummary
-from sessions.wire import Limits
+from sessions.wire import End, Flush, Start, decode_client
 
 __all__ = [
     "AppendAudio", "CancelPartial", "CancelSession", "Close", "Effect", "Enqueue", "OpenBuffer", "ReadEvents", "Send",
@@ -37,128 +42,228 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """Bounds and pace of one stream, from the front end's settings; seconds and bytes."""
-
-    max_audio_s: float = 120.0
-    max_frame_bytes: int = 1_048_576
-    idle_timeout_s: float = 30.0
-    inference_timeout_s: float = 30.0
-    handshake_timeout_s: float = 10.0
-    partial_interval_s: float = 1.0
-    min_partial_audio_s: float = 0.5
-    coalesce_s: float = 0.2
-    repair_after_s: float = 2.0
-    """A final that is due and silent for this long is looked for in the durable events, again and again."""
-    retry_after_s: float = 5.0
-    event_timing: bool = True
-    """Finals carry ``timing``."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.max_audio_s <= MAX_AUDIO_S:
-            raise ValueError(f"max_audio_s is {self.max_audio_s}; more than 0 and at most {MAX_AUDIO_S} is possible")
-
-    def wire(self) -> Limits:
-        """The part that clients are told."""
-        raise NotImplementedError
-
-
 class Session:
-    """One stream. ``now`` is monotonic seconds and never goes back; every method returns effects to carry out."""
+    """One stream. ``now`` is monotonic seconds and never goes back; every method returns effects to carry out.
+
+    The caller handles what has arrived before it calls `on_tick`, or a timer would end what is not late.
+    """
 
     def __init__(self, session: str, front: str, limits: SessionLimits, *, now: float, started_ms: int = 0) -> None:
         """``session``: its id (see `sessions.keys`); ``front``: where deliveries go; ``started_ms``: wall clock,
         for the buffer's description only."""
-        raise NotImplementedError
+        self._stream = Lifecycle(check_session_id(session), front, limits, now=now, started_ms=started_ms)
+        self._limits = limits
+        self._connected_at = self._heard_at = self._read_at = now
+        self._drain_deadline: float | None = None
+        self._read_until: str | None = None
+        self._ask_again = False
+        self._late_audio_told = False
 
     @property
     def closed(self) -> bool:
         """Nothing more will be sent; every further input returns no effects."""
-        raise NotImplementedError
+        return self._stream.phase is Phase.CLOSED
 
     @property
     def waiting_for_finals(self) -> bool:
         """A final was asked for and is not sent yet."""
-        raise NotImplementedError
+        return len(self._stream.decodes.outbox) > 0
 
     @property
     def buffered_bytes(self) -> int:
-        """Accepted bytes that are in memory, not yet in Redis (at most about `SessionLimits.coalesce_s` of audio)."""
-        raise NotImplementedError
+        """Received bytes that are in memory, not yet in Redis (about `SessionLimits.coalesce_s` of audio at most)."""
+        return self._stream.intake.held
 
     @property
     def summary(self) -> StreamSummary:
         """What the stream was like so far."""
-        raise NotImplementedError
+        summary, intake = self._stream.summary, self._stream.intake
+        summary.audio_bytes = intake.accepted
+        summary.discarded_bytes = intake.raw - intake.accepted
+        return summary
 
     # What the client does.
 
     def on_text(self, now: float, text: str) -> list[Effect]:
         """A text message, not yet decoded."""
-        raise NotImplementedError
+        if self.closed:
+            return []
+        self._heard_at = now
+        stream = self._stream
+        try:
+            message = decode_client(text)
+        except WireError as error:
+            return stream.bad(now, error.code, str(error))
+        if stream.phase is Phase.ENDING:
+            # After an end of the server's making these are messages that crossed it on the way: no fault.
+            late = stream.ending is Ending.CLIENT and isinstance(message, Start | End | Flush)
+            return stream.bad(now, ErrorCode.BAD_STATE, f"{message.type} after end; it is ignored") if late else []
+        if isinstance(message, Start):
+            return stream.start(now, message)
+        opening = stream.open()
+        if isinstance(message, End):
+            return opening + stream.end(now, Ending.CLIENT)
+        if isinstance(message, Flush):
+            return opening + stream.flush(now)
+        return opening + stream.keep_buffer(now)
 
     def on_audio(self, now: float, data: bytes) -> list[Effect]:
         """A binary message of any length."""
-        raise NotImplementedError
+        if self.closed:
+            return []
+        self._heard_at = now
+        stream = self._stream
+        stream.summary.frames += 1
+        if len(data) > self._limits.max_frame_bytes:
+            return self.on_too_big(now, len(data))
+        if stream.phase is Phase.ENDING:
+            stream.intake.raw += len(data)
+            told, self._late_audio_told = self._late_audio_told, True
+            if told or stream.ending is not Ending.CLIENT:
+                return []
+            return stream.bad(now, ErrorCode.BAD_STATE, "audio after end; it is discarded")
+        if is_control_message(data):
+            problem = "this binary message is JSON; send control messages as text"
+            if stream.intake.raw:
+                return stream.bad(now, ErrorCode.BAD_MESSAGE, problem)
+            return stream.fatal(now, ErrorCode.NOT_PCM16, problem)
+        return stream.open() + stream.take(now, data)
 
     def on_too_big(self, now: float, size: int | None = None) -> list[Effect]:
         """The socket refused a message above ``max_frame_bytes`` (size where it is known)."""
-        raise NotImplementedError
+        what = "a message" if size is None else f"a message of {size} bytes"
+        limit = self._limits.max_frame_bytes
+        problem = f"{what} came, at most {limit} bytes are allowed; send smaller ones"
+        return self._stream.fatal(now, ErrorCode.FRAME_TOO_BIG, problem)
 
     def on_disconnect(self, now: float, outcome: str = "disconnected") -> list[Effect]:
         """The client is gone, or does not read (``outcome="slow_client"``): CancelSession, if not said before, and
         nothing more. Safe to call always when the stream's thread ends."""
-        raise NotImplementedError
+        return self._stream.disconnect(now, outcome)
 
     # What became of effects.
 
     def on_append_failed(self, now: float, *, lost: bool, detail: str) -> list[Effect]:
         """AppendAudio failed for good: ``lost`` when the buffer is gone (`AudioLost`), else Redis stays away."""
-        raise NotImplementedError
+        return self._stream.fatal(now, ErrorCode.STATE_LOST if lost else ErrorCode.UNAVAILABLE, detail)
 
     def on_enqueued(self, now: float, job: NewJob, answer: Enqueued) -> list[Effect]:
         """The queue's answer to an Enqueue."""
-        raise NotImplementedError
+        summary = self._stream.summary
+        if answer.superseded or answer.status is EnqueueStatus.EXTENDED:
+            summary.partials_superseded += 1
+        if job.kind is Kind.FINAL and answer.status is EnqueueStatus.FULL:
+            return self._stream.fatal(now, ErrorCode.OVERLOADED, "the queue is full: the final cannot be decoded")
+        if job.kind is Kind.PARTIAL:
+            if job.segment == self._stream.decodes.segment:
+                self._stream.decodes.plan.answered(answer.status)
+            if answer.status not in (EnqueueStatus.QUEUED, EnqueueStatus.EXTENDED):
+                summary.partials_refused += 1
+        return []
 
     def on_enqueue_failed(self, now: float, job: NewJob, detail: str) -> list[Effect]:
         """The queue could not be reached: a partial is given up, a final is the end of the stream."""
-        raise NotImplementedError
+        return [] if job.kind is Kind.PARTIAL else self._stream.fatal(now, ErrorCode.UNAVAILABLE, detail)
 
     # What comes back.
 
     def on_delivery(self, now: float, delivery: Delivery) -> list[Effect]:
         """A result by pub/sub: in any order, any number of times."""
-        raise NotImplementedError
+        if self.closed or delivery.session != self._stream.session:
+            return []
+        if delivery.kind is Kind.PARTIAL:
+            return self._stream.partial(now, delivery)
+        effects = self._final(now, delivery, repaired=False)
+        if not self.closed and self._stream.decodes.outbox.gap:
+            effects.append(self._read(now))
+        return effects
 
     def on_events(self, now: float, deliveries: Sequence[Delivery]) -> list[Effect]:
         """The answer to ReadEvents, oldest first."""
-        raise NotImplementedError
+        effects: list[Effect] = []
+        for delivery in deliveries:
+            # Only what was read moves the position: an event heard by pub/sub may have overtaken a lost one.
+            self._read_until = delivery.event_id or self._read_until
+            if not self.closed:
+                effects += self._final(now, delivery, repaired=True)
+        if self._ask_again and not self.closed:
+            self._ask_again = False
+            effects += [Enqueue(job) for job in self._stream.decodes.outbox.unanswered()]
+        return effects
 
     def on_reconnected(self, now: float) -> list[Effect]:
-        """The subscription was interrupted: reads the events, and asks again for finals that are due (the ids make
-        that harmless; a Redis that forgot the job learns of it again)."""
-        raise NotImplementedError
+        """The subscription was interrupted: reads the events, then asks again for finals that are due (their ids
+        make that harmless; a Redis that forgot a job learns of it again)."""
+        if self.closed or not self.waiting_for_finals:
+            return []
+        self._ask_again = True
+        return [self._read(now)]
 
-    def on_workers(self, now: float, *, alive: bool) -> list[Effect]:
-        """Whether any worker with a loaded model is alive; a waiting client is told once when there is none."""
-        raise NotImplementedError
+    def on_workers(self, now: float, *, alive: bool) -> list[Effect]:  # noqa: ARG002 (every input has the time)
+        """Whether any worker with a loaded model is alive; a waiting client is told, once, when there is none."""
+        return self._stream.workers(alive=alive)
+
+    def _final(self, now: float, delivery: Delivery, *, repaired: bool) -> list[Effect]:
+        if not self._stream.decodes.outbox.answer(delivery):
+            # What was said already is read again as a matter of course: only pub/sub repeating itself is news.
+            self._stream.summary.duplicates += not repaired
+            return []
+        self._stream.summary.gap_repairs += repaired
+        return self._stream.release(now)
+
+    def _read(self, now: float) -> ReadEvents:
+        self._read_at = now
+        return ReadEvents(self._read_until)
 
     # Time and the server's own end.
 
     def next_tick(self) -> float | None:
         """When `on_tick` is due, None when no timer runs."""
-        raise NotImplementedError
+        return min(self._timers().values(), default=None)
 
     def on_tick(self, now: float) -> list[Effect]:
         """Time has passed; harmless when nothing is due."""
-        raise NotImplementedError
+        due = {name for name, at in self._timers().items() if at <= now}
+        if "drain" in due:
+            problem = "this server process ends before a final was decoded"
+            return self._stream.fatal(now, ErrorCode.SHUTTING_DOWN, problem)
+        if "inference" in due:
+            limit = f"{self._limits.inference_timeout_s:g} s"
+            return self._stream.fatal(now, ErrorCode.INFERENCE_TIMEOUT, f"a final was not decoded within {limit}")
+        effects = self._stream.open() if "handshake" in due else []
+        if "idle" in due:
+            effects += self._stream.end(now, Ending.IDLE)
+        elif "repair" in due:
+            effects.append(self._read(now))
+        return effects
 
     def on_drain(self, now: float, deadline: float) -> list[Effect]:
         """This process ends at ``deadline``: no more audio is taken, what was received gets its final, then the
         client is told `shutting_down` (a stream that has ended itself finishes as usual)."""
-        raise NotImplementedError
+        if self.closed:
+            return []
+        self._drain_deadline = deadline
+        return [] if self._stream.phase is Phase.ENDING else self._stream.end(now, Ending.DRAIN)
 
     def on_fault(self, now: float, detail: str) -> list[Effect]:
         """The stream's thread met a fault of its own: the client is told `internal`."""
-        raise NotImplementedError
+        return self._stream.fatal(now, ErrorCode.INTERNAL, detail)
+
+    def _timers(self) -> dict[str, float]:
+        timers: dict[str, float] = {}
+        phase, limits = self._stream.phase, self._limits
+        if phase is Phase.CLOSED:
+            return timers
+        if phase is Phase.WAITING:
+            timers["handshake"] = self._connected_at + limits.handshake_timeout_s
+        if phase is not Phase.ENDING:
+            timers["idle"] = self._heard_at + limits.idle_timeout_s
+        since = self._stream.decodes.outbox.waiting_since()
+        if since is not None:
+            timers["inference"] = since + limits.inference_timeout_s
+            # Several looks before the client is told that it took too long.
+            pause = min(limits.repair_after_s, limits.inference_timeout_s / 4)
+            timers["repair"] = max(since, self._read_at) + pause
+        if self._drain_deadline is not None:
+            timers["drain"] = self._drain_deadline
+        return timers

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+_KEPT = 100
+
 
 @dataclass(slots=True)
 class StreamSummary:
@@ -47,6 +49,14 @@ class StreamSummary:
     """From the first audio received to the first partial sent."""
     partial_staleness_s: list[float] = field(default_factory=list)
     """Age of the newest audio in each partial when it was sent; newest 100."""
+
+    def note_final_latency(self, latency_s: float) -> None:
+        """A final was sent."""
+        self.final_latencies_s = [*self.final_latencies_s[1 - _KEPT :], latency_s]
+
+    def note_staleness(self, age_s: float) -> None:
+        """A partial was sent."""
+        self.partial_staleness_s = [*self.partial_staleness_s[1 - _KEPT :], age_s]
 
     @property
     def audio_s(self) -> float:
