@@ -17,7 +17,7 @@ from typing import TypeVar
 import structlog
 
 from queueing.clock import Clock
-from queueing.errors import QueueUnavailable
+from queueing.errors import BadJob, QueueUnavailable
 from queueing.job import CompleteStatus, LeasedJob
 from queueing.job_queue import JobQueue
 from sessions.audio_buffer import AudioBuffer
@@ -154,7 +154,7 @@ class Worker:
             if isinstance(answer, DecodeError):
                 self._fail(lease, DECODE_FAILED, str(answer), retry=answer.retry)
             else:
-                self._complete(lease, answer, seconds * 1000)
+                self._complete(lease, answer, seconds * 1000 / len(work))
 
     def _decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
         """The transcriber's answers; when a whole call fails, each request alone, so that only the culprit does."""
@@ -170,13 +170,17 @@ class Worker:
             return [answer for request in requests for answer in self._decode([request])]
 
     def _complete(self, lease: LeasedJob, transcript: Transcript, decode_ms: float) -> None:
+        """Offer a result; ``decode_ms`` is this job's share of the batch's time."""
         result = DecodeResult(
             text=transcript.text,
             model=self._transcriber.name,
             language=transcript.language,
             words=tuple(DecodedWord(w.text, w.start_s, w.end_s, w.probability) for w in transcript.words),
         ).to_dict()
-        self._report(lease, "complete", lambda: self._queue.complete(lease, result, decode_ms=decode_ms))
+        try:
+            self._report(lease, "complete", lambda: self._queue.complete(lease, result, decode_ms=decode_ms))
+        except BadJob as error:
+            self._fail(lease, DECODE_FAILED, str(error), retry=False)
 
     def _fail(self, lease: LeasedJob, code: str, message: str, *, retry: bool) -> None:
         if self._keeper.is_lost(lease):
@@ -205,7 +209,7 @@ class Worker:
         until: threading.Event,
         give_up: Callable[[], bool] = lambda: False,
     ) -> Answer | None:
-        """``send``'s answer, tried again with backoff while Redis is away; None once ``until`` or ``give_up`` say so."""
+        """``send``'s answer, tried again with backoff while Redis is away; None once ``until`` or ``give_up`` say."""
         for attempt in count():
             try:
                 return send()
