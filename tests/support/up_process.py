@@ -29,16 +29,21 @@ def procfile(folder: Path, **roles: str) -> Path:
     return path
 
 
+def clean_environment(**added: str) -> dict[str, str]:
+    """This process's environment without any setting of the project, plus what is given."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()  # noqa: TID251
+        if name != "REDIS_URL" and not name.startswith("HEARLINE_")
+    }
+    return {**inherited, **added}
+
+
 class HearlineProcess:
     """``hearline ARGUMENTS``; use as a context manager. Every process it starts carries a mark in its environment."""
 
     def __init__(self, arguments: Sequence[str], *, state: Path, environment: Mapping[str, str] | None = None) -> None:
         self.mark = uuid.uuid4().hex
-        inherited = {
-            name: value
-            for name, value in os.environ.items()  # noqa: TID251
-            if name != "REDIS_URL" and not name.startswith("HEARLINE_")
-        }
         self.lines: list[str] = []
         self.stop_reading = threading.Event()
         """Set: the reader closes its end of the pipe after the next line, as ``head`` does."""
@@ -47,7 +52,7 @@ class HearlineProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**inherited, "HEARLINE_STATE_DIR": str(state), "STAND_IN_MARK": self.mark, **(environment or {})},
+            env=clean_environment(HEARLINE_STATE_DIR=str(state), STAND_IN_MARK=self.mark, **(environment or {})),
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

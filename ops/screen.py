@@ -1,0 +1,34 @@
+"""One line of progress: redrawn in place on a terminal, printed when it changes elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TextIO
+
+CLEAR_LINE = "\r\x1b[2K"
+
+
+class ProgressLine:
+    """What is being waited for and since when."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._redraws = stream.isatty()
+        self._shown = ""
+
+    def show(self, what: str, elapsed_s: float) -> None:
+        """Show ``what`` with the seconds so far."""
+        if self._redraws:
+            width = shutil.get_terminal_size().columns - 1
+            self._stream.write(f"{CLEAR_LINE}{f'{elapsed_s:5.1f} s  {what}'[:width]}")
+            self._stream.flush()
+        elif what != self._shown:
+            self._stream.write(f"{elapsed_s:5.1f} s  {what}\n")
+            self._stream.flush()
+        self._shown = what
+
+    def done(self, text: str) -> None:
+        """Replace the line by a last word."""
+        self._stream.write(f"{CLEAR_LINE if self._redraws else ''}{text}\n")
+        self._stream.flush()
+        self._shown = ""

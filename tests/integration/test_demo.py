@@ -1,0 +1,154 @@
+"""``hearline demo`` with stand-ins: waiting, streaming, staying, stopping, and a service that does not come up."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ops.demo import Demo, Stage
+from ops.errors import Failed, Missing, WrongUse
+from ops.redis_server import free_port
+from ops.run_file import run_file
+from ops.screen import ProgressLine
+from queueing.clock import SystemClock
+from tests.support.eventually import eventually
+from tests.support.up_process import HearlineProcess, clean_environment, procfile
+
+CAPTIONS = "import sys; print('good morning'); sys.exit(4)"
+LISTENING = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+
+
+def once(condition: Callable[[], object], action: Callable[[], object]) -> threading.Thread:
+    """A running thread that does ``action`` as soon as ``condition()`` is true."""
+
+    def watch() -> None:
+        eventually(condition, 20)
+        action()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+class Theatre:
+    """A demo whose service is made of stand-ins."""
+
+    def __init__(
+        self, tmp_path: Path, *, worker: str = "worker", stream: tuple[str, ...] = (CAPTIONS,), **extra: str
+    ) -> None:
+        procfile(tmp_path, web="web", worker=worker)
+        port = free_port()
+        environment = clean_environment(HEARLINE_STATE_DIR=str(tmp_path / "state"), HEARLINE_DRAIN_S="0", **extra)
+        up = ["-m", "ops.cli", "up", "--port", str(port), "--procfile", str(tmp_path / "Procfile")]
+        self.run_file = run_file(environment)
+        self.run_file.parent.mkdir()
+        self.log = tmp_path / "state" / "demo.log"
+        self.progress = io.StringIO()
+        stage = Stage(
+            up_command=[sys.executable, *up],
+            stream_command=[sys.executable, "-c", *stream],
+            url=f"http://127.0.0.1:{port}",
+            log=self.log,
+            run_file=self.run_file,
+            timeout_s=float(extra.get("TIMEOUT_S", "60")),
+        )
+        self.demo = Demo(stage, environment, SystemClock(), ProgressLine(self.progress))
+
+    def everything_is_gone(self) -> bool:
+        return not self.run_file.exists() and "everything has stopped" in self.log.read_text()
+
+
+def test_it_waits_streams_and_gives_the_streams_status(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    theatre = Theatre(tmp_path)
+    assert theatre.demo.run(None) == 4
+    assert "good morning" in capfd.readouterr().out
+    told = theatre.progress.getvalue()
+    assert "Waiting for Redis" in told
+    assert f"log: {theatre.log}" in told
+    assert told.rstrip().endswith("Everything has stopped.")
+    assert theatre.everything_is_gone()
+
+
+def test_it_says_that_the_model_is_loaded_while_it_is(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    theatre = Theatre(tmp_path, STAND_IN_HOLD=str(hold))
+    watcher = once(lambda: "load the model (no worker has loaded" in theatre.progress.getvalue(), hold.unlink)
+    assert theatre.demo.run(None) == 4
+    watcher.join()
+
+
+def test_it_stays_until_it_is_interrupted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    theatre = Theatre(tmp_path)
+    said: list[str] = []
+
+    def stays() -> bool:
+        said.append(capfd.readouterr().out)
+        return "try this next" in "".join(said)
+
+    watcher = once(stays, lambda: theatre.demo.interrupt(signal.SIGINT))
+    assert theatre.demo.run(["try this next"]) == 4, "the status is the stream's"
+    watcher.join()
+    assert theatre.everything_is_gone()
+
+
+def test_an_interrupt_during_the_stream_stops_all_of_it(tmp_path: Path) -> None:
+    marker = tmp_path / "listening"
+    theatre = Theatre(tmp_path, stream=(LISTENING, str(marker)))
+    watcher = once(marker.exists, lambda: theatre.demo.interrupt(signal.SIGINT))
+    assert theatre.demo.run(["never said"]) == 130
+    watcher.join()
+    assert theatre.everything_is_gone()
+
+
+def test_a_service_that_does_not_come_up_is_shown_by_its_last_lines(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    theatre = Theatre(tmp_path, worker="settings", REDIS_URL="")
+    with pytest.raises(WrongUse, match="exit status 2"):
+        theatre.demo.run(None)
+    assert "no such flavour" in capfd.readouterr().out
+
+
+def test_a_service_without_redis_is_something_missing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    theatre = Theatre(tmp_path, REDIS_URL=f"redis://127.0.0.1:{free_port()}/0")
+    with pytest.raises(Missing, match="exit status 3"):
+        theatre.demo.run(None)
+    assert "Redis does not answer" in capfd.readouterr().out
+
+
+def test_a_service_that_is_never_ready_is_given_up_and_stopped(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    theatre = Theatre(tmp_path, STAND_IN_HOLD=str(hold), TIMEOUT_S="3")
+    with pytest.raises(Failed, match=r"(?s)not ready after 3 s: no worker has loaded its model.*worker\.1 is up"):
+        theatre.demo.run(None)
+    assert theatre.everything_is_gone()
+
+
+def test_a_missing_sample_is_named(tmp_path: Path) -> None:
+    with HearlineProcess(["demo", "--sample", str(tmp_path / "absent.flac")], state=tmp_path) as demo:
+        assert demo.end() == 3
+    assert "absent.flac" in demo.text
+    assert "--sample" in demo.text
+
+
+def test_progress_is_redrawn_on_a_terminal_and_printed_on_change_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    for is_terminal, expected in (
+        (True, "\r\x1b[2K  1.0 s  Waiting for Redis wi\r\x1b[2K  2.0 s  Waiting for Redis wi\r\x1b[2KReady\n"),
+        (False, "  1.0 s  Waiting for Redis with patience\nReady\n"),
+    ):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        line = ProgressLine(stream)
+        line.show("Waiting for Redis with patience", 1.0)
+        line.show("Waiting for Redis with patience", 2.0)
+        line.done("Ready")
+        assert stream.getvalue() == expected
