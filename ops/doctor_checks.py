@@ -1,0 +1,206 @@
+"""What ``hearline doctor`` looks at. Each check returns a finding and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from ops.readiness import State, ask
+from ops.redis_server import NoRedis, find_server
+from ops.run_file import RunRecord
+from ops.settings import UpSettings
+from queueing.connect import check_redis, connect
+from queueing.errors import QueueUnavailable, UnsafeRedis
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_REDIS = (6, 2)
+
+ENOUGH_MEMORY_GIB = 1.5
+"""tiny.en takes about 0.4 GiB in a worker, the web process and Redis about 0.2 GiB together; the rest is air."""
+
+ENOUGH_FILES = 2_048
+"""Three descriptors a stream at the default 200 streams, Redis connections, and room."""
+
+MODEL_CHECK_S = 120.0
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    SKIPPED = "skipped"
+    WARNING = "warning"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; ``fix`` says what helps and is empty when nothing needs to be done."""
+
+    name: str
+    level: Level
+    found: str
+    fix: str = ""
+
+    def fields(self) -> dict[str, str]:
+        """JSON-able."""
+        return {name: str(value) for name, value in asdict(self).items()}
+
+
+def check_python() -> Finding:
+    """The interpreter is new enough."""
+    found = f"Python {platform.python_version()} at {sys.executable}"
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding("python", Level.WRONG, found, "use Python 3.11 or newer")
+    return Finding("python", Level.OK, found)
+
+
+def check_redis_url(url: str) -> Finding:
+    """The Redis that REDIS_URL names answers, is new enough and never evicts."""
+    try:
+        client = connect(url, max_connections=1)
+    except ValueError as error:
+        return Finding("redis", Level.WRONG, f"REDIS_URL is malformed: {error}", "write redis://HOST:PORT/0")
+    try:
+        version = check_redis(client)
+    except QueueUnavailable as error:
+        return Finding(
+            "redis", Level.WRONG, str(error), "start that Redis, or unset REDIS_URL to have one brought along"
+        )
+    except UnsafeRedis as error:
+        return Finding("redis", Level.WRONG, str(error), "redis-cli CONFIG SET maxmemory-policy noeviction")
+    finally:
+        client.close()
+    return _redis_version(version, "the one REDIS_URL names, noeviction")
+
+
+def check_redis_binary() -> Finding:
+    """Some server binary is there to be started, and new enough."""
+    try:
+        binary = find_server()
+    except NoRedis as error:
+        first, _, ways = str(error).partition("\n")
+        return Finding("redis", Level.WRONG, first, ways.strip())
+    try:
+        said = subprocess.run(
+            [str(binary), "--version"], capture_output=True, text=True, timeout=10, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("redis", Level.WRONG, f"{binary} does not run: {error}", "install redis-server")
+    version = re.search(r"v=(\d+\.\d+(\.\d+)?)", said)
+    return _redis_version(version[1] if version else "unknown", str(binary))
+
+
+def _redis_version(version: str, where: str) -> Finding:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    found = f"Redis {version} ({where})"
+    if numbers and numbers < OLDEST_REDIS:
+        return Finding("redis", Level.WRONG, found, "use Redis 6.2 or newer, or Valkey")
+    return Finding("redis", Level.OK, found)
+
+
+def check_model(environment: Mapping[str, str]) -> Finding:
+    """The worker's own check of its model and settings, if this installation's worker offers one."""
+    command = [sys.executable, "-m", "workers", "--check"]
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=MODEL_CHECK_S, check=False, env=dict(environment)
+        )
+    except subprocess.TimeoutExpired:
+        return Finding("model", Level.WRONG, f"`python -m workers --check` took over {MODEL_CHECK_S:g} s", "")
+    said = (run.stdout.strip() or run.stderr.strip()).splitlines() or ["(nothing)"]
+    if run.returncode == 0:
+        return Finding("model", Level.OK, said[-1])
+    if "unrecognized arguments: --check" in run.stderr or "No module named workers" in run.stderr:
+        return Finding("model", Level.SKIPPED, "the worker offers no check; `hearline demo` tries the model")
+    return Finding("model", Level.WRONG, "\n".join(said[-5:]), "see HEARLINE_MODEL in docs/configuration.md")
+
+
+def check_port(settings: UpSettings, running: RunRecord | None) -> Finding:
+    """The port is free, or a running service has it."""
+    place = f"port {settings.port} on {settings.host}"
+    if running is not None and running.url and running.url.endswith(f":{settings.port}"):
+        answer = ask(running.url)
+        state = "and is ready" if answer.state is State.READY else f"and is not ready: {answer.reason}"
+        return Finding("port", Level.OK, f"{place}: `hearline up` runs there (pid {running.pid}) {state}")
+    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            return Finding(
+                "port", Level.WRONG, f"{place} cannot be used: {error.strerror}", "hearline up --port NUMBER"
+            )
+    return Finding("port", Level.OK, f"{place} is free")
+
+
+def check_cpus() -> Finding:
+    """How many CPUs this process may use."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    found = f"{count} CPU{'s' if count > 1 else ''} ({platform.machine()})"
+    if count < 2:
+        return Finding("cpus", Level.WARNING, found, "web, Redis and decoding share one CPU; two or more are better")
+    return Finding("cpus", Level.OK, found)
+
+
+def check_memory() -> Finding:
+    """Memory that is free for the service."""
+    memory = psutil.virtual_memory()
+    free, total = memory.available / 2**30, memory.total / 2**30
+    found = f"{free:.1f} of {total:.1f} GiB available"
+    if free < ENOUGH_MEMORY_GIB:
+        return Finding(
+            "memory", Level.WARNING, found, f"about {ENOUGH_MEMORY_GIB} GiB are needed with the bundled model"
+        )
+    return Finding("memory", Level.OK, found)
+
+
+def check_files() -> Finding:
+    """The limit of open files allows the streams."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < ENOUGH_FILES:
+        return Finding(
+            "files", Level.WARNING, f"at most {hard} open files", f"ulimit -n {ENOUGH_FILES} for 200 streams"
+        )
+    return Finding("files", Level.OK, f"{soft} open files, up to {'any' if hard == resource.RLIM_INFINITY else hard}")
+
+
+def check_temporary_space() -> Finding:
+    """The temporary folder takes the metrics of the processes and the log of an own Redis."""
+    folder = Path(tempfile.gettempdir())
+    try:
+        free = shutil.disk_usage(folder).free / 2**20
+    except OSError as error:
+        return Finding("disk", Level.WARNING, f"{folder}: {error.strerror}", "set TMPDIR to a folder that is there")
+    if free < 100:
+        return Finding("disk", Level.WARNING, f"{free:.0f} MiB free in {folder}", "free some space, or set TMPDIR")
+    return Finding("disk", Level.OK, f"{free:.0f} MiB free in {folder}")
+
+
+def run_checks(environment: Mapping[str, str], settings: UpSettings, running: RunRecord | None) -> list[Finding]:
+    """Every check, in the order of the report."""
+    redis_url = environment.get("REDIS_URL")
+    checks: list[Callable[[], Finding]] = [
+        check_python,
+        (lambda: check_redis_url(redis_url)) if redis_url else check_redis_binary,
+        lambda: check_model(environment),
+        lambda: check_port(settings, running),
+        check_cpus,
+        check_memory,
+        check_files,
+        check_temporary_space,
+    ]
+    return [check() for check in checks]
