@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import redis
+import structlog
+from redis.client import PubSub
 
 from queueing.job import Delivery
+from queueing.keys import front_channel
+
+POLL_S = 1.0
+QUIET_POLLS = 5
+"""Polls without any message until Redis is asked whether it is there; after twice as many it counts as gone."""
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+
+log = structlog.get_logger()
 
 
 class FrontListener:
     """One thread that listens on the channel of ``front`` and survives Redis restarts.
 
     ``on_reconnect(sessions)`` is called from that thread each time the subscription stands again after a loss, with
-    the ids registered then: what was published meanwhile is only in their durable events.
+    the ids registered then: what was published meanwhile is only in their durable events. Bounded: nothing is
+    kept here, a delivery is handed on or dropped.
     """
 
     def __init__(
@@ -28,32 +42,53 @@ class FrontListener:
         on_reconnect: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
         """``client``: its pool gives one connection to the subscription for good. ``rng``: jitter of the backoff."""
-        raise NotImplementedError
+        self._client = client
+        self._channel = front_channel(front)
+        self._rng = rng
+        self._on_reconnect = on_reconnect
+        self._lock = threading.Lock()
+        self._callbacks: dict[str, Callable[[Delivery], None]] = {}
+        self._pubsub: PubSub | None = None
+        self._stop = threading.Event()
+        self._ready = threading.Event()
+        self._lost = False
+        self._thread = threading.Thread(target=self._run, name=f"front-listener-{front}", daemon=True)
 
     def start(self) -> Self:
         """Start the thread; returns at once."""
-        raise NotImplementedError
+        self._thread.start()
+        return self
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait until the subscription stands; False when the time is up first."""
-        raise NotImplementedError
+        return self._ready.wait(timeout_s)
 
     @property
     def connected(self) -> bool:
         """Whether the subscription stands at this moment."""
-        raise NotImplementedError
+        return self._ready.is_set()
 
     def register(self, session: str, callback: Callable[[Delivery], None]) -> None:
         """Hand this session's deliveries to ``callback``, which must not block (it puts into a mailbox)."""
-        raise NotImplementedError
+        with self._lock:
+            self._callbacks[session] = callback
 
     def unregister(self, session: str) -> None:
-        """No more calls for this session. Idempotent."""
-        raise NotImplementedError
+        """No more calls for this session, but for one that may be on its way. Idempotent."""
+        with self._lock:
+            self._callbacks.pop(session, None)
 
     def close(self) -> None:
         """End the thread and give its connection back. Idempotent."""
-        raise NotImplementedError
+        self._stop.set()
+        pubsub = self._pubsub
+        if pubsub is not None:
+            try:
+                pubsub.ping()  # the answer wakes the thread before its poll is over
+            except (redis.RedisError, RuntimeError, OSError):
+                log.debug("front_listener_already_disconnected")
+        if self._thread.is_alive():
+            self._thread.join()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -62,3 +97,67 @@ class FrontListener:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _run(self) -> None:
+        try:
+            self._keep_listening()
+        finally:
+            self._ready.clear()
+
+    def _keep_listening(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while not self._stop.is_set():
+            try:
+                self._listen()
+            except (redis.RedisError, OSError) as error:
+                stood = self._ready.is_set()
+                self._ready.clear()
+                self._lost = True
+                pause_s = FIRST_PAUSE_S if stood else min(2 * pause_s, LONGEST_PAUSE_S)
+                log.warning("front_listener_lost", error=str(error), next_try_s=round(pause_s, 3))
+                self._stop.wait(pause_s * self._rng.uniform(0.5, 1.0))
+
+    def _listen(self) -> None:
+        pubsub = self._pubsub = self._client.pubsub()  # type: ignore[no-untyped-call]
+        try:
+            pubsub.subscribe(self._channel)
+            quiet = 0
+            while not self._stop.is_set():
+                message = pubsub.get_message(timeout=POLL_S)
+                quiet = 0 if message else quiet + 1
+                if message:
+                    self._handle(message)
+                elif quiet == QUIET_POLLS:
+                    pubsub.ping()
+                elif quiet >= 2 * QUIET_POLLS:
+                    raise redis.ConnectionError("no answer to a ping on the subscription")
+        finally:
+            pubsub.close()
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        if message["type"] == "subscribe":
+            self._stands()
+        elif message["type"] == "message":
+            try:
+                delivery = Delivery.from_wire(message["data"])
+            except ValueError as error:
+                log.error("front_listener_malformed", error=str(error))
+                return
+            with self._lock:
+                callback = self._callbacks.get(delivery.session)
+            if callback is not None:
+                try:
+                    callback(delivery)
+                except Exception:  # one session's fault must not make all others deaf
+                    log.exception("front_listener_callback_failed", session=delivery.session)
+
+    def _stands(self) -> None:
+        """Subscribed: from here on nothing published is missed, so this is the moment to look for what was."""
+        with self._lock:
+            sessions = tuple(self._callbacks)
+        again, self._lost = self._lost, False
+        self._ready.set()
+        if again:
+            log.info("front_listener_back", sessions=len(sessions))
+            if self._on_reconnect is not None:
+                self._on_reconnect(sessions)
