@@ -61,7 +61,8 @@ class Demo:
 
     def __init__(self, stage: Stage, environment: Mapping[str, str], clock: Clock, progress: ProgressLine) -> None:
         self._stage = stage
-        self._environment = dict(environment)
+        # The log is read by a person.
+        self._environment = {"HEARLINE_LOG_FORMAT": "console", **environment}
         self._clock = clock
         self._progress = progress
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -109,6 +110,7 @@ class Demo:
             if answer.state is State.READY:
                 self._progress.done(f"Ready after {elapsed_s:.1f} s at {self._stage.url} (log: {self._stage.log})")
                 return
+            self._check_alive(service)
             record = find_running(self._stage.run_file)
             if answer.state is State.WAITING:
                 what = f"Waiting for a worker to load the model ({answer.reason})"
@@ -117,7 +119,6 @@ class Demo:
             else:
                 what = "Waiting for Redis"
             self._progress.show(what, elapsed_s)
-            self._check_alive(service)
             if elapsed_s > self._stage.timeout_s:
                 raise Failed(
                     f"not ready after {self._stage.timeout_s:g} s: {answer.reason}; "
@@ -158,11 +159,11 @@ class Demo:
     def _check_alive(self, service: subprocess.Popen[bytes]) -> None:
         if service.poll() is None:
             return
-        self._progress.done(f"The service ended by itself. The log is {self._stage.log} and ends with:")
+        self._progress.done("The service ended by itself. Its log ends with:")
         click.echo(self._tail())
         kinds = {kind.exit_code: kind for kind in (WrongUse, Missing)}
         raise kinds.get(service.returncode, Failed)(
-            f"`{shlex.join(self._stage.up_command[-4:])}` ended with exit status {service.returncode}"
+            f"`hearline up` ended with exit status {service.returncode}; its log is {self._stage.log}"
         )
 
     def _tail(self) -> str:

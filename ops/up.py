@@ -130,7 +130,10 @@ def up(
     plan = make_plan(runtime, counts, port=port, host=host, data=data, procfile=procfile)
     names = [f"{kind}.{index + 1}" for kind, count in plan.counts.items() for index in range(count)]
     output = _output(runtime.clock, names, log_dir, as_json)
-    service = Service(plan, runtime.environment, output=output, clock=runtime.clock)
+    environment = dict(runtime.environment)
+    if sys.stdout.isatty() and not as_json and log_dir is None:
+        environment.setdefault("HEARLINE_LOG_FORMAT", "console")
+    service = Service(plan, environment, output=output, clock=runtime.clock)
     output.on_broken = lambda: service.supervisor.post(Stop("the terminal went away"))
     _install_signals(service)
     try:

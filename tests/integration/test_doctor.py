@@ -1,0 +1,96 @@
+"""``hearline doctor``: each check finds what is wrong and says what helps."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from ops import doctor_checks
+from ops.cli import main
+from ops.doctor_checks import Level
+from ops.redis_server import NoRedis, free_port
+from ops.runtime import Runtime
+from queueing.clock import SystemClock
+
+
+def doctor(*arguments: str, **environment: str) -> Result:
+    values = {"HEARLINE_STATE_DIR": "absent", "HEARLINE_PORT": str(free_port()), "PATH": "", **environment}
+    return CliRunner().invoke(main, ["doctor", *arguments], obj=Runtime(values, SystemClock()))
+
+
+def findings(result: Result) -> Mapping[str, Mapping[str, str]]:
+    report = json.loads(result.output)
+    return {finding["name"]: finding for finding in report["findings"]}
+
+
+@pytest.fixture(autouse=True)
+def no_model_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading the model takes seconds; one test below runs the real thing."""
+    skipped = doctor_checks.Finding("model", Level.SKIPPED, "not in this test")
+    monkeypatch.setattr(doctor_checks, "check_model", lambda environment: skipped)
+
+
+def test_a_fit_machine_is_told_so() -> None:
+    result = doctor()
+    assert result.exit_code == 0, result.output
+    assert "This machine can run Hearline" in result.output
+    found = findings(doctor("--json"))
+    assert set(found) == {"python", "redis", "model", "port", "cpus", "memory", "files", "disk"}
+    assert found["redis"]["level"] == "ok"
+    assert "Redis" in found["redis"]["found"]
+
+
+def test_a_taken_port_is_wrong_and_the_fix_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = doctor("--json", HEARLINE_PORT=str(taken.getsockname()[1]))
+    assert result.exit_code == 1
+    assert findings(result)["port"]["level"] == "wrong"
+    assert "--port" in findings(result)["port"]["fix"]
+
+
+def test_no_redis_is_wrong_and_the_three_ways_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Path:
+        raise NoRedis("no Redis to be had. Any one of these helps:\n  1. one\n  2. two\n  3. three")
+
+    monkeypatch.setattr(doctor_checks, "find_server", none)
+    result = doctor()
+    assert result.exit_code == 1
+    assert all(f"-> {line}" in result.output for line in ("1. one", "2. two", "3. three"))
+    assert "Not fit to run yet" in result.output
+
+
+def test_a_redis_that_is_named_is_checked(redis_url: str, redis_client: redis.Redis) -> None:
+    assert findings(doctor("--json", REDIS_URL=redis_url))["redis"]["level"] == "ok"
+    redis_client.config_set("maxmemory-policy", "volatile-lru")
+    try:
+        evicting = findings(doctor("--json", REDIS_URL=redis_url))["redis"]
+    finally:
+        redis_client.config_set("maxmemory-policy", "noeviction")
+    away = findings(doctor("--json", REDIS_URL=f"redis://127.0.0.1:{free_port()}/0"))["redis"]
+    malformed = findings(doctor("--json", REDIS_URL="http://127.0.0.1/0"))["redis"]
+    assert [evicting["level"], away["level"], malformed["level"]] == ["wrong"] * 3
+    assert "noeviction" in evicting["fix"]
+    assert "REDIS_URL" in away["fix"]
+
+
+@pytest.mark.parametrize(
+    ("version", "level"), [("6.0.16", "wrong"), ("6.2.0", "ok"), ("7.4.1", "ok"), ("unknown", "ok")]
+)
+def test_an_old_redis_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, level: str) -> None:
+    server = tmp_path / "redis-server"
+    server.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=0 bits=64'\n")
+    server.chmod(0o755)
+    monkeypatch.setattr(doctor_checks, "find_server", lambda: server)
+    assert findings(doctor("--json"))["redis"]["level"] == level
+
+
+def test_wrong_settings_end_it_with_status_2() -> None:
+    result = doctor(HEARLINE_PORT="99999")
+    assert result.exit_code == 2
+    assert "HEARLINE_PORT='99999'" in result.output
