@@ -81,12 +81,12 @@ class FrontListener:
     def close(self) -> None:
         """End the thread and give its connection back. Idempotent."""
         self._stop.set()
-        pubsub = self._pubsub
-        if pubsub is not None:
-            try:
-                pubsub.ping()  # the answer wakes the thread before its poll is over
-            except (redis.RedisError, RuntimeError, OSError):
-                log.debug("front_listener_already_disconnected")
+        with self._lock:  # a subscription that has ended would take a connection to ping
+            if self._pubsub is not None:
+                try:
+                    self._pubsub.ping()  # the answer wakes the thread before its poll is over
+                except (redis.RedisError, OSError):
+                    log.debug("front_listener_already_disconnected")
         if self._thread.is_alive():
             self._thread.join()
 
@@ -118,9 +118,11 @@ class FrontListener:
                 self._stop.wait(pause_s * self._rng.uniform(0.5, 1.0))
 
     def _listen(self) -> None:
-        pubsub = self._pubsub = self._client.pubsub()  # type: ignore[no-untyped-call]
+        pubsub = self._client.pubsub()  # type: ignore[no-untyped-call]
         try:
             pubsub.subscribe(self._channel)
+            with self._lock:
+                self._pubsub = pubsub
             quiet = 0
             while not self._stop.is_set():
                 message = pubsub.get_message(timeout=POLL_S)
@@ -132,6 +134,8 @@ class FrontListener:
                 elif quiet >= 2 * QUIET_POLLS:
                     raise redis.ConnectionError("no answer to a ping on the subscription")
         finally:
+            with self._lock:
+                self._pubsub = None
             pubsub.close()
 
     def _handle(self, message: dict[str, Any]) -> None:

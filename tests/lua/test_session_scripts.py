@@ -1,0 +1,69 @@
+"""The headers of the sessions' scripts say what the scripts take and give."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import redis
+
+from queueing.scripts import guarded
+from sessions.scripts import LUA, load, run
+
+SCRIPTS = sorted(path.stem for path in LUA.glob("*.lua"))
+
+
+def section(source: str, title: str) -> str:
+    """The numbered lines of one part of a header."""
+    header = "\n".join(line for line in source.splitlines() if line.startswith("--"))
+    match = re.search(rf"^-- {title}\b.*?$(.*?)(?=^-- [A-Z]{{4,}}|\Z)", header, re.MULTILINE | re.DOTALL)
+    assert match, f"no {title} in the header"
+    return match[1]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_header_numbers_every_key_and_argument(name: str) -> None:
+    source, _ = load(name)
+    body = "\n".join(line for line in source.splitlines() if not line.startswith("--"))
+    for title in ("KEYS", "ARGV"):
+        listed = [int(number) for number in re.findall(r"^--\s+(\d+) ", section(source, title), re.MULTILINE)]
+        used = {int(number) for number in re.findall(rf"{title}\[(\d+)\]", body)}
+        assert listed == list(range(1, len(listed) + 1)), title
+        assert used <= set(listed), f"{title} not in the header: {used - set(listed)}"
+        unused = set(listed) - used
+        assert len(unused) <= 1, f"{title} in the header but not used: {unused}"  # the last may be taken in a loop
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_header_names_every_code_that_is_returned(name: str) -> None:
+    source, _ = load(name)
+    listed = set(re.findall(r"^--   ([A-Z]+)\b", source[source.index("-- RETURNS") :], re.MULTILINE))
+    assert set(re.findall(r"return \{'([A-Z]+)'", source)) == listed
+
+
+def test_every_script_is_called_by_the_package() -> None:
+    package = Path(LUA).parent
+    called = set(re.findall(r'run\(\s*self\._client,\s*"(\w+)"', "".join(p.read_text() for p in package.glob("*.py"))))
+    assert called == set(SCRIPTS)
+
+
+def test_append_answers_each_code_with_the_bytes_held(redis_client: redis.Redis) -> None:
+    def append(offset: int, data: bytes, max_bytes: int = 100) -> tuple[str, int]:
+        return run(redis_client, "append", ["audio", "meta"], [offset, data, 60_000, max_bytes])
+
+    assert append(2, b"ab") == ("LOST", 0)
+    assert append(0, b"abcd") == ("OK", 4)
+    assert append(2, b"cdef") == ("OK", 6), "an overlap with what is held is written once"
+    assert append(0, b"ab") == ("OK", 6)
+    assert append(6, b"gh", max_bytes=7) == ("FULL", 6)
+    with guarded():
+        assert redis_client.get("audio") == b"abcdef"
+
+
+def test_acquire_and_refresh_use_the_given_time_or_that_of_redis(redis_client: redis.Redis) -> None:
+    assert run(redis_client, "acquire", ["hl:{q:m}:streams"], [1_000, "a", 1, 500]) == ("TAKEN", 1)
+    assert run(redis_client, "acquire", ["hl:{q:m}:streams"], [1_499, "b", 1, 500]) == ("FULL", 1)
+    assert run(redis_client, "refresh", ["hl:{q:m}:streams"], [1_499, 500, "a"]) == ("OK", 1)
+    assert run(redis_client, "acquire", ["hl:{q:m}:streams"], [1_998, "b", 1, 500]) == ("FULL", 1)
+    assert run(redis_client, "acquire", ["hl:{q:m}:streams"], [0, "b", 1, 500]) == ("TAKEN", 1)
