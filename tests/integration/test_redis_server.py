@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 import redis
 
+from ops import redis_server as redis_server_module
 from ops.redis_server import NoRedis, RedisServer, find_server
 from queueing.connect import check_redis, connect
 from queueing.errors import UnsafeRedis
+from tests.support.eventually import eventually
 
 
 def test_it_never_evicts_and_is_gone_after_stop() -> None:
@@ -53,3 +57,53 @@ def test_without_any_server_the_error_names_three_ways(monkeypatch: pytest.Monke
         find_server()
     for way in ("REDIS_URL", "apt install redis-server", "hearline[embedded-redis]"):
         assert way in str(caught.value)
+
+
+def test_a_port_of_another_server_is_not_taken_for_its_own(redis_server: RedisServer) -> None:
+    with pytest.raises(NoRedis, match="Address already in use"):
+        RedisServer(port=redis_server.port).start()
+    assert connect(redis_server.url).ping()
+
+
+def test_a_free_port_that_was_taken_meanwhile_is_given_up_for_another(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = iter([redis_server.port, redis_server.port])
+    real = redis_server_module.free_port
+    monkeypatch.setattr(redis_server_module, "free_port", lambda: next(ports, None) or real())
+    with RedisServer() as server:
+        assert server.port != redis_server.port
+        assert connect(server.url).ping()
+
+
+def test_it_comes_back_on_its_port_after_it_died(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        url = server.url
+        assert server.ended() is None
+        os.kill(server.pid, signal.SIGKILL)
+        eventually(lambda: server.ended() == -signal.SIGKILL)
+        assert server.start() == url
+        assert connect(url).ping()
+
+
+def test_one_data_folder_serves_one_server(tmp_path: Path) -> None:
+    with RedisServer(data_dir=tmp_path) as first:
+        with pytest.raises(NoRedis, match="another Redis server is using the data folder"):
+            RedisServer(data_dir=tmp_path).start()
+        first.kill()
+        first.start()
+    with RedisServer(data_dir=tmp_path) as after:
+        assert connect(after.url).ping()
+
+
+def test_what_cannot_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NoRedis, match="cannot keep Redis data in"):
+        RedisServer(data_dir=tmp_path / "file" / "below").start()
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    with pytest.raises(NoRedis, match="ended at once with status 3"):
+        RedisServer(binary=broken).start()
+    with pytest.raises(NoRedis, match="cannot run"):
+        RedisServer(binary=tmp_path / "absent").start()
