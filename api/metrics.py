@@ -34,7 +34,7 @@ class StreamMetrics:
         )
         self.ended = Counter(
             "hearline_streams",
-            "Streams that ended, by outcome (done, disconnected or an error code) and close code.",
+            "Streams that ended, by outcome (done, disconnected or an error code) and the server's close code.",
             ["outcome", "close_code"],
             registry=registry,
         )
@@ -121,7 +121,7 @@ class StreamMetrics:
 
     def stream_ended(self, summary: StreamSummary, *, delivered: bool) -> None:
         """Account for a finished stream; ``delivered``: whether any decode was delivered to it."""
-        self.ended.labels(summary.outcome, str(summary.close_code or 1006)).inc()
+        self.ended.labels(summary.outcome, str(summary.close_code or "none")).inc()
         if summary.gap_repairs:
             self.gap_repairs.inc(summary.gap_repairs)
         if summary.first_partial_s is not None:

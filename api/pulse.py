@@ -58,7 +58,7 @@ class PulseSources:
     workers: Callable[[], Sequence[WorkerView]]
     policy: Callable[[], str]
     redis_time_ms: Callable[[], int]
-    refresh_slots: Callable[[Collection[str]], None]
+    refresh_slots: Callable[[Collection[str]], object]
     live_sessions: Callable[[], Collection[str]]
     report: Callable[[], None]
     """Called at every pulse, to update gauges."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,54 @@ class _Open:
     stream: Stream
 
 
+class OpenStreams:
+    """The streams of this process, and the post to them. Thread-safe."""
+
+    def __init__(self, metrics: StreamMetrics) -> None:
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._open: dict[str, _Open] = {}
+
+    def add(self, ticket: Ticket, stream: Stream) -> None:
+        """From now on this stream gets what is sent to all."""
+        with self._lock:
+            self._open[ticket.session] = _Open(ticket, stream)
+
+    def remove(self, session: str) -> None:
+        """The stream has ended."""
+        with self._lock:
+            del self._open[session]
+
+    def sessions(self) -> list[str]:
+        """The ids of the streams that run."""
+        with self._lock:
+            return list(self._open)
+
+    def tell_all(self, mail: Mail) -> None:
+        """Put ``mail`` into every stream's mailbox."""
+        self._tell(self.sessions(), mail)
+
+    def on_reconnect(self, sessions: tuple[str, ...]) -> None:
+        """The subscriber stands again: these streams may have missed deliveries."""
+        self._tell(sessions, Reconnected())
+
+    def on_workers(self, alive: bool) -> None:
+        """The last ready worker went, or the first one came."""
+        self.tell_all(WorkersChanged(alive))
+
+    def report(self) -> None:
+        """Update the gauges that are sums over streams."""
+        with self._lock:
+            streams = [opened.stream for opened in self._open.values()]
+        self._metrics.buffered_bytes.set(sum(stream.buffered_bytes for stream in streams))
+
+    def _tell(self, sessions: Iterable[str], mail: Mail) -> None:
+        with self._lock:
+            tickets = [self._open[session].ticket for session in sessions if session in self._open]
+        for ticket in tickets:
+            ticket.mailbox.put(mail)
+
+
 class StreamService:
     """The streams of this process. Thread-safe; what may end the process is in `drain` and `close`."""
 
@@ -34,6 +82,7 @@ class StreamService:
         settings: ApiSettings,
         ports: Ports,
         admission: Admission,
+        streams: OpenStreams,
         listener: FrontListener,
         *,
         front: str,
@@ -45,8 +94,8 @@ class StreamService:
         self.listener = listener
         self._front = front
         self._stopping = stopping
+        self._streams = streams
         self._lock = threading.Lock()
-        self._open: dict[str, _Open] = {}
         self._deadline_s: float | None = None
         self.limits = session_limits(settings)
         self._socket_limits = SocketLimits(
@@ -83,8 +132,8 @@ class StreamService:
             ticket.session, self._front, self.limits, now=self.clock.monotonic(), started_ms=self.clock.wall_ms()
         )
         stream = Stream(ticket.session, session, socket, ticket.mailbox, self.ports)
+        self._streams.add(ticket, stream)
         with self._lock:
-            self._open[ticket.session] = _Open(ticket, stream)
             deadline_s = self._deadline_s
         self.listener.register(ticket.session, ticket.mailbox.put)
         if deadline_s is not None:  # the drain began after this stream was admitted
@@ -95,32 +144,9 @@ class StreamService:
             code, reason = stream.run()
         finally:
             self.listener.unregister(ticket.session)
-            with self._lock:
-                del self._open[ticket.session]
+            self._streams.remove(ticket.session)
             ticket.give_back()
         socket.close(code, reason)
-
-    def live_sessions(self) -> list[str]:
-        """The ids of the streams that run."""
-        with self._lock:
-            return list(self._open)
-
-    def on_reconnect(self, sessions: tuple[str, ...]) -> None:
-        """The subscriber stands again: these streams may have missed deliveries."""
-        with self._lock:
-            tickets = [self._open[session].ticket for session in sessions if session in self._open]
-        for ticket in tickets:
-            ticket.mailbox.put(Reconnected())
-
-    def on_workers(self, alive: bool) -> None:
-        """The last ready worker went, or the first one came."""
-        self._tell_all(WorkersChanged(alive))
-
-    def report(self) -> None:
-        """Update the gauges that are sums over streams."""
-        with self._lock:
-            streams = [opened.stream for opened in self._open.values()]
-        self.metrics.buffered_bytes.set(sum(stream.buffered_bytes for stream in streams))
 
     # The worker process calls these (see `api.server.Drainable`).
 
@@ -134,7 +160,7 @@ class StreamService:
             self._deadline_s = deadline_s
         if limit_s <= 0:
             self._stopping.set()
-        self._tell_all(Drain(deadline_s))
+        self._streams.tell_all(Drain(deadline_s))
 
     def streams(self) -> int:
         """Streams that run."""
@@ -144,13 +170,8 @@ class StreamService:
         """Stop the pulse and the subscriber. Idempotent."""
         self._stopping.set()
         self.pulse.close()
-        self.listener.close()
-
-    def _tell_all(self, mail: Mail) -> None:
-        with self._lock:
-            tickets = [opened.ticket for opened in self._open.values()]
-        for ticket in tickets:
-            ticket.mailbox.put(mail)
+        if not self.pulse.redis_error:  # else it may wait for Redis for longer than the process may live
+            self.listener.close()
 
 
 def session_limits(settings: ApiSettings) -> SessionLimits:

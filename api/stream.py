@@ -74,17 +74,10 @@ class Stream:
 
     def _loop(self) -> None:
         session, clock = self._session, self._ports.clock
-        while self._runner.close is None and self._runner.lost is None:
-            now = clock.monotonic()
+        while not self._over():
             tick_s = session.next_tick()
-            if tick_s is not None and tick_s <= now:
-                self._runner.run(session.on_tick(now))
-                self._take_mail()
-                if self._over():
-                    return
-                tick_s = session.next_tick()
-            wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - now, LONGEST_WAIT_S)
-            messages = self._receive(wait_s)
+            wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - clock.monotonic(), LONGEST_WAIT_S)
+            messages = self._receive(max(0.0, wait_s))
             self._take_mail()
             for message in messages:
                 if self._over():
@@ -92,6 +85,10 @@ class Stream:
                 now = clock.monotonic()
                 effects = session.on_text(now, message) if isinstance(message, str) else session.on_audio(now, message)
                 self._runner.run(effects)
+            # Only after what has arrived: this thread may have been held up, and the client is not late for that.
+            tick_s, now = session.next_tick(), clock.monotonic()
+            if tick_s is not None and tick_s <= now and not self._over():
+                self._runner.run(session.on_tick(now))
 
     def _over(self) -> bool:
         return self._runner.close is not None or self._runner.lost is not None

@@ -1,0 +1,96 @@
+"""``python -m api``: the web processes, until SIGTERM or Ctrl-C.
+
+Exit status: 0 stopped on request, 1 cannot run (port taken, unsafe Redis), 2 wrong settings.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import tempfile
+
+import psutil
+import structlog
+
+from api.settings import ApiSettings
+from queueing.connect import check_redis, connect
+from queueing.errors import QueueUnavailable, SettingsError, UnknownPolicy, UnsafeRedis
+from queueing.logs import configure_logs
+from queueing.policies import get_policy
+
+FILES_PER_STREAM = 3
+SPARE_FILES = 1_024
+
+
+def main() -> None:
+    """Read the settings, prepare the process, run gunicorn."""
+    try:
+        settings = ApiSettings.from_env(os.environ)  # noqa: TID251
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    if problem := _policy_problem(settings):
+        sys.stderr.write(f"{problem}\n")
+        sys.exit(2)
+    configure_logs(settings.log_level, settings.log_format, program="web")
+    _check_redis(settings)
+    _raise_file_limit(settings)
+    with tempfile.TemporaryDirectory(prefix="hearline-metrics-", ignore_cleanup_errors=True) as scratch:
+        metrics_dir = settings.metrics_dir or scratch
+        os.makedirs(metrics_dir, exist_ok=True)
+        # prometheus-client decides at its import, and reads the variable when a metric is made.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics_dir  # noqa: TID251
+        _serve(settings.model_copy(update={"metrics_dir": metrics_dir}))
+
+
+def _serve(settings: ApiSettings) -> None:
+    from api.server import StreamServer
+    from api.wsgi import build, clean_metrics, forget_process
+
+    clean_metrics(settings.metrics_dir, psutil.pid_exists)
+    root_pid = os.getpid()
+    StreamServer(
+        settings,
+        load=lambda: build(settings, root_pid),
+        process_ended=lambda pid: forget_process(settings.metrics_dir, pid),
+    ).run()
+
+
+def _check_redis(settings: ApiSettings) -> None:
+    """An unsafe Redis is refused; one that is not there yet is waited for (readiness says so meanwhile)."""
+    try:
+        client = connect(settings.redis_url, max_connections=1)
+    except ValueError as error:
+        sys.stderr.write(f"REDIS_URL={settings.redis_url!r}: {error}; write redis://HOST:PORT/0\n")
+        sys.exit(2)
+    try:
+        check_redis(client)
+    except QueueUnavailable as error:
+        structlog.get_logger().warning("redis_not_there_yet", error=str(error))
+    except UnsafeRedis as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(1)
+    finally:
+        client.close()
+
+
+def _policy_problem(settings: ApiSettings) -> str:
+    try:
+        get_policy(settings.policy)
+    except UnknownPolicy as error:
+        return f"HEARLINE_POLICY: {error}"
+    return ""
+
+
+def _raise_file_limit(settings: ApiSettings) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.process_streams * FILES_PER_STREAM + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The queue's own words turned into what readiness, metrics and the page show."""
+
+from __future__ import annotations
+
+import redis
+
+from api.collectors import QueueView
+from api.pulse import WorkerView
+from queueing.job_queue import JobQueue
+from queueing.registry import WorkerInfo
+from queueing.scripts import guarded
+from sessions.admission import StreamSlots
+
+FRESH_MS = 6_000
+"""Three heartbeat intervals of a worker: without a sign for longer, it counts as gone."""
+
+ABLE = frozenset({"ready", "busy"})
+"""States in which a worker has loaded its model and takes jobs."""
+
+
+def worker_view(worker: WorkerInfo) -> WorkerView:
+    """A worker as readiness and the page see it."""
+    return WorkerView(
+        id=worker.id,
+        state=worker.state,
+        model=str(worker.info.get("model", "")),
+        ready=worker.state in ABLE and worker.age_ms <= FRESH_MS,
+    )
+
+
+def worker_views(queue: JobQueue) -> tuple[WorkerView, ...]:
+    """Every worker with a live record. Raises `QueueUnavailable`."""
+    return tuple(worker_view(worker) for worker in queue.workers())
+
+
+def policy_name(queue: JobQueue) -> str:
+    """The policy in force. Raises `QueueUnavailable`."""
+    return queue.policy().name
+
+
+def redis_time_ms(client: redis.Redis) -> int:
+    """Redis' clock in milliseconds since the Unix epoch. Raises `QueueUnavailable`."""
+    with guarded():
+        seconds, microseconds = client.time()
+    return seconds * 1000 + microseconds // 1000
+
+
+def queue_view(queue: JobQueue, slots: StreamSlots) -> QueueView:
+    """Everything the collectors show of the queue. Raises `QueueUnavailable`."""
+    return QueueView(
+        policy=queue.policy().name, lanes=(), leased=0, dead=0, streams=slots.count(), outcomes={}, costs_ms={}
+    )

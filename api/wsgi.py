@@ -1,0 +1,125 @@
+"""Composition root of one web process: everything is made and wired here, after gunicorn's fork."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from flask import Flask
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from api.admission import Admission
+from api.app import create_app
+from api.collectors import ProcessCollector, QueueCollector, QueueReader
+from api.effects import Ports
+from api.metrics import StreamMetrics
+from api.pulse import Pulse, PulseSources
+from api.queue_view import policy_name, queue_view, redis_time_ms, worker_views
+from api.service import OpenStreams, StreamService
+from api.settings import ApiSettings
+from queueing.clock import SystemClock
+from queueing.connect import connect
+from queueing.job_queue import JobQueue
+from sessions.admission import StreamSlots
+from sessions.audio_buffer import AudioBuffer
+from sessions.events import FrontListener
+
+REDIS_CONNECTIONS = 32
+"""A stream needs one for about a millisecond a second; the subscriber keeps one."""
+AUDIO_TTL_S = 3_600.0
+
+
+def build(settings: ApiSettings, root_pid: int) -> Flask:
+    """The running application; ``root_pid`` is gunicorn's parent process."""
+    clock = SystemClock()
+    client = connect(settings.redis_url, max_connections=REDIS_CONNECTIONS, client_name="hearline-web")
+    queue = JobQueue.of(client, settings)
+    slots = StreamSlots(client, settings.queue, cap=settings.max_streams)
+    own = CollectorRegistry()
+    metrics = StreamMetrics(own)
+    streams = OpenStreams(metrics)
+    front = f"web-{os.getpid()}-{secrets.token_hex(4)}"
+    listener = FrontListener(client, front, rng=random.Random(), on_reconnect=streams.on_reconnect)
+    pulse = Pulse(
+        PulseSources(
+            workers=lambda: worker_views(queue),
+            policy=lambda: policy_name(queue),
+            redis_time_ms=lambda: redis_time_ms(client),
+            refresh_slots=slots.refresh,
+            live_sessions=streams.sessions,
+            report=streams.report,
+        ),
+        clock,
+        streams.on_workers,
+    )
+    stopping = threading.Event()
+    ports = Ports(
+        queue=queue,
+        buffer=AudioBuffer(client, AUDIO_TTL_S),
+        clock=clock,
+        metrics=metrics,
+        pulse=pulse,
+        pause=stopping.wait,
+    )
+    admission = Admission(
+        slots,
+        metrics,
+        max_streams=settings.max_streams,
+        process_streams=settings.process_streams,
+        new_session=lambda: secrets.token_urlsafe(12),
+        redis_error=lambda: pulse.redis_error,
+    )
+    service = StreamService(settings, ports, admission, streams, listener, front=front, stopping=stopping)
+    reader = QueueReader(lambda: queue_view(queue, slots), clock)
+    collectors = (
+        QueueCollector(
+            reader, lambda: pulse.snapshot.workers_ready if pulse.snapshot else 0, lambda: pulse.redis_error
+        ),
+        ProcessCollector(root_pid),
+    )
+    app = create_app(service, reader, scrape_registry(settings.metrics_dir, own, collectors))
+    listener.start()
+    pulse.start()
+    return app
+
+
+def scrape_registry(
+    metrics_dir: str, own: CollectorRegistry, collectors: tuple[QueueCollector, ProcessCollector]
+) -> Callable[[], CollectorRegistry]:
+    """What /metrics collects: every process's values when they share ``metrics_dir``, else this process's own."""
+
+    def registry() -> CollectorRegistry:
+        scrape = CollectorRegistry()
+        if metrics_dir:
+            MultiProcessCollector(scrape, metrics_dir)  # type: ignore[no-untyped-call]
+        else:
+            scrape.register(own)
+        for collector in collectors:
+            scrape.register(collector)
+        return scrape
+
+    return registry
+
+
+def forget_process(metrics_dir: str, pid: int) -> None:
+    """A dead process's live gauges must not be counted on."""
+    for file in Path(metrics_dir).glob(f"gauge_live*_{pid}.db"):
+        file.unlink(missing_ok=True)
+
+
+def clean_metrics(metrics_dir: str, alive: Callable[[int], bool]) -> None:
+    """Tidy a folder that processes before us used: nothing of the dead stays when all are dead; while some live
+    (workers share the folder), only the live gauges of the dead go, for counters never go back."""
+    files = {
+        file: int(pid) for file in Path(metrics_dir).glob("*_*.db") if (pid := file.stem.rpartition("_")[2]).isdigit()
+    }
+    dead = {file for file, pid in files.items() if not alive(pid)}
+    nobody_lives = len(dead) == len(files)
+    for file in dead:
+        if nobody_lives or file.name.startswith("gauge_live"):
+            file.unlink(missing_ok=True)
