@@ -144,6 +144,7 @@ class Worker:
 
     def _decode_and_report(self, work: Sequence[tuple[LeasedJob, DecodeRequest]]) -> None:
         requests = [request for _, request in work]
+        log.debug("decoding", jobs=[lease.job.id for lease, _ in work])
         self._activity.begin_decode()
         try:
             answers = self._decode(requests)

@@ -1,0 +1,209 @@
+"""Real worker processes: killed, stopped, told to end, hung, poisoned; nothing is lost and nothing comes twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from queueing.job_queue import QueueLimits
+from tests.support.eventually import eventually
+from tests.support.workers import ROOT, Desk, desk_at, noise_pcm, worker_process
+from workers.lifecycle import EXIT_DONE, EXIT_FAILED, EXIT_HUNG
+from workers.scripted import scripted_text
+
+LEASE_S = 1
+LIMITS = QueueLimits(lease_ms=LEASE_S * 1000, max_attempts=2)
+FAST = {"base_s": 0.0, "per_audio_s": 0.0}
+SLOW_MARK, HANG_MARK, CRASH_MARK = 101, 102, 103
+FAULTS = {
+    SLOW_MARK: {"do": "slow", "seconds": 1.5},
+    HANG_MARK: {"do": "hang"},
+    CRASH_MARK: {"do": "crash"},
+}
+SCRIPT = {**FAST, "faults": FAULTS}
+
+
+@pytest.fixture
+def desk(redis_url: str) -> Iterator[Desk]:
+    with desk_at(redis_url, LIMITS) as desk:
+        yield desk
+        for session in {delivery.session for delivery in desk.listen()} | {"s1", "s2"}:
+            desk.queue.cancel_session(session)
+
+
+def test_kill_9_in_mid_decode_costs_one_lease_and_no_word(
+    desk: Desk, redis_url: str, tmp_path: Path, rng: random.Random
+) -> None:
+    pcm = noise_pcm(rng, 2, first=HANG_MARK)
+    with worker_process(redis_url, tmp_path, SCRIPT, lease_s=LEASE_S, attempts=2) as victim:
+        victim.await_ready(desk.queue)
+        job = desk.final("s1", pcm)
+        victim.await_log("decoding")
+        with worker_process(redis_url, tmp_path, FAST, lease_s=LEASE_S, attempts=2) as other:
+            other.await_ready(desk.queue)
+            assert desk.queue.job_state(job) == "leased", "beside a running decode the lease is kept alive"
+            victim.send(signal.SIGKILL)
+            assert victim.await_exit() == -signal.SIGKILL
+            (delivery,) = desk.await_deliveries(1)
+    assert delivery.attempt == 2
+    assert delivery.result is not None
+    assert delivery.result["text"] == scripted_text(pcm)
+    assert len(desk.queue.events("s1")) == 1
+    assert len(desk.listen()) == 1
+
+
+def test_stopped_beyond_its_lease_its_late_result_is_refused(
+    desk: Desk, redis_url: str, tmp_path: Path, rng: random.Random
+) -> None:
+    pcm = noise_pcm(rng, 1, first=SLOW_MARK)
+    with worker_process(redis_url, tmp_path, SCRIPT, lease_s=LEASE_S, attempts=2) as sleeper:
+        sleeper.await_ready(desk.queue)
+        desk.final("s1", pcm)
+        sleeper.await_log("decoding")
+        sleeper.send(signal.SIGSTOP)
+        eventually(lambda: desk.queue.sweep().requeued == 1, what="the expired lease")
+        with worker_process(redis_url, tmp_path, FAST, lease_s=LEASE_S, attempts=2):
+            (delivery,) = desk.await_deliveries(1)
+        assert delivery.attempt == 2
+        sleeper.send(signal.SIGCONT)
+        sleeper.await_log("stale")
+        again = desk.final("s2", noise_pcm(rng, 1))
+        desk.await_state(again, "done")
+        assert sleeper.running(), "a refused result is no crash"
+    assert [d.job for d in desk.listen()] == ["s1:f:0", "s2:f:0"]
+
+
+def test_sigterm_while_idle_ends_at_once_and_leaves_no_trace(desk: Desk, redis_url: str, tmp_path: Path) -> None:
+    with worker_process(redis_url, tmp_path, FAST, drain_s=60) as worker:
+        worker.await_ready(desk.queue)
+        worker.send(signal.SIGTERM)
+        assert worker.await_exit() == EXIT_DONE
+        assert desk.queue.workers() == ()
+
+
+def test_sigterm_while_decoding_finishes_that_decode_and_takes_no_other(
+    desk: Desk, redis_url: str, tmp_path: Path, rng: random.Random
+) -> None:
+    with worker_process(redis_url, tmp_path, SCRIPT, lease_s=LEASE_S, drain_s=60) as worker:
+        worker.await_ready(desk.queue)
+        running = desk.final("s1", noise_pcm(rng, 1, first=SLOW_MARK))
+        worker.await_log("decoding")
+        worker.send(signal.SIGTERM)
+        waiting = desk.final("s2", noise_pcm(rng, 1))
+        assert worker.await_exit() == EXIT_DONE
+    (delivery,) = desk.await_deliveries(1)
+    assert (delivery.job, delivery.attempt, delivery.outcome) == (running, 1, "done")
+    assert desk.queue.job_state(waiting) == "queued"
+
+
+@pytest.mark.parametrize(("drain_s", "signals", "status"), [(0.2, 1, EXIT_DONE), (60, 2, EXIT_FAILED)])
+def test_a_decode_that_outlasts_the_drain_goes_to_another_worker(
+    desk: Desk, redis_url: str, tmp_path: Path, rng: random.Random, drain_s: float, signals: int, status: int
+) -> None:
+    with worker_process(redis_url, tmp_path, SCRIPT, lease_s=LEASE_S, drain_s=drain_s) as worker:
+        worker.await_ready(desk.queue)
+        job = desk.final("s1", noise_pcm(rng, 1, first=HANG_MARK))
+        worker.await_log("decoding")
+        worker.send(signal.SIGTERM)
+        if signals == 2:
+            worker.await_log("draining")
+            worker.send(signal.SIGTERM)
+        assert worker.await_exit() == status
+    if signals == 1:
+        assert desk.queue.job_state(job) == "queued", "given back, not left to its lease"
+    with worker_process(redis_url, tmp_path, FAST, lease_s=LEASE_S):
+        (delivery,) = desk.await_deliveries(1)
+    assert (delivery.outcome, delivery.attempt) == ("done", signals)
+
+
+def test_a_hung_decode_ends_the_worker_and_in_the_end_the_job(
+    desk: Desk, redis_url: str, tmp_path: Path, rng: random.Random
+) -> None:
+    job = desk.final("s1", noise_pcm(rng, 1, first=HANG_MARK))
+    for _ in range(LIMITS.max_attempts):
+        with worker_process(redis_url, tmp_path, SCRIPT, lease_s=LEASE_S, attempts=2, max_decode_s=1) as worker:
+            assert worker.await_exit() == EXIT_HUNG, worker.text()
+            assert "decode_hung" in worker.text()
+    with worker_process(redis_url, tmp_path, SCRIPT, lease_s=LEASE_S, attempts=2) as worker:
+        (delivery,) = desk.await_deliveries(1)
+        assert (delivery.job, delivery.outcome) == (job, "dead")
+        assert worker.running()
+
+
+def test_a_job_that_kills_its_workers_dies_itself_and_others_live(
+    desk: Desk, redis_url: str, tmp_path: Path, rng: random.Random
+) -> None:
+    poison = desk.final("s1", noise_pcm(rng, 1, first=CRASH_MARK))
+    for _ in range(LIMITS.max_attempts):
+        with worker_process(redis_url, tmp_path, SCRIPT, lease_s=LEASE_S, attempts=2) as worker:
+            assert worker.await_exit() == 70
+    good = desk.final("s2", noise_pcm(rng, 1))
+    with worker_process(redis_url, tmp_path, SCRIPT, lease_s=LEASE_S, attempts=2) as worker:
+        deliveries = {d.job: d for d in desk.await_deliveries(2)}
+        assert worker.running()
+    assert deliveries[good].outcome == "done"
+    assert deliveries[poison].outcome == "dead"
+    error = deliveries[poison].error
+    assert error is not None
+    assert error["code"] == "decode_failed"
+    (event,) = desk.queue.events("s1")
+    assert event.outcome == "dead", "the client of the poison hears of it"
+
+
+def test_an_idle_worker_costs_less_than_two_commands_a_second(
+    desk: Desk, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    with worker_process(redis_url, tmp_path, FAST) as worker:
+        worker.await_ready(desk.queue)
+        before, began_s = _commands(redis_client)
+        eventually(lambda: _commands(redis_client)[1] - began_s >= 10, 30, "ten seconds of Redis's clock")
+        after, ended_s = _commands(redis_client)
+        assert worker.running()
+    own = _own_commands(before, after)
+    assert own / (ended_s - began_s) < 2, f"{own} commands in {ended_s - began_s} s"
+
+
+def _commands(client: redis.Redis) -> tuple[dict[str, int], int]:
+    """Calls so far by command, and the server's uptime in seconds."""
+    stats = client.info("commandstats")
+    calls = {name.removeprefix("cmdstat_"): int(entry["calls"]) for name, entry in stats.items()}
+    return calls, int(client.info("server")["uptime_in_seconds"])
+
+
+def _own_commands(before: dict[str, int], after: dict[str, int]) -> int:
+    """All commands, those inside scripts too, but for the counting itself."""
+    return sum(count - before.get(name, 0) for name, count in after.items() if name != "info")
+
+
+def _run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "workers", *arguments],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_help_lists_the_settings() -> None:
+    answer = _run(["--help"])
+    assert answer.returncode == 0
+    assert "HEARLINE_MAX_DECODE_S" in answer.stdout
+
+
+def test_wrong_settings_end_it_with_status_2_and_the_fix() -> None:
+    answer = _run([], HEARLINE_DEVICE="tpu", HEARLINE_POLICY="fifo")
+    assert answer.returncode == 2
+    assert "HEARLINE_DEVICE='tpu'" in answer.stderr
+    answer = _run([], HEARLINE_POLICY="fifo")
+    assert (answer.returncode, "choose one of" in answer.stderr) == (2, True)
+
+
+def test_a_model_that_is_not_there_ends_it_with_the_way_out(redis_url: str) -> None:
+    answer = _run([], REDIS_URL=redis_url, HEARLINE_MODEL="no-such-model")
+    assert answer.returncode == 1
+    assert "use 'bundled', a directory" in answer.stderr
