@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
-from loadgen.connecting import Timeouts, open_connection
-from loadgen.errors import ClientError, NoAnswer, ProtocolBroken, ServerFailed
+from loadgen.connecting import Timeouts, open_connection, stream_failure
+from loadgen.errors import NoAnswer, ProtocolBroken
 from loadgen.pacing import Pace
 from loadgen.recorder import Recorder
 from loadgen.sender import Sender
@@ -117,7 +117,9 @@ class _Stream:
                     break
         except ConnectionClosed as closed:
             self._sender.halt()
-            self._raise_for(closed)
+            if self._sender.error is not None:
+                raise self._sender.error from None
+            raise stream_failure(self._fatal, closed, self._timeouts) from closed
         finally:
             self._hang_up()
 
@@ -157,7 +159,7 @@ class _Stream:
         if not self.recorder.session and now - self._pace.start > timeouts.ready_s:
             raise NoAnswer("ready", timeouts.ready_s)
         if self._fatal is not None and now - self._last_message_at > timeouts.close_s:
-            raise self._failure(None)
+            raise stream_failure(self._fatal, None, timeouts)
         if ended_at is not None and now - max(ended_at, self._last_message_at) > timeouts.answer_s:
             raise NoAnswer("the last final", timeouts.answer_s)
         if ended_at is None and stuck_since is None and now - sender.last_send > timeouts.keepalive_s:
@@ -172,20 +174,6 @@ class _Stream:
             self.recorder.close_code = closed.rcvd.code if closed.rcvd is not None else None
         except (TimeoutError, WireError):
             return
-
-    def _raise_for(self, closed: ConnectionClosed) -> None:
-        if self._sender.error is not None:
-            raise self._sender.error
-        raise self._failure(closed)
-
-    def _failure(self, closed: ConnectionClosed | None) -> ClientError:
-        code = closed.rcvd.code if closed is not None and closed.rcvd is not None else None
-        reason = closed.rcvd.reason if closed is not None and closed.rcvd is not None else ""
-        if self._fatal is not None:
-            return ServerFailed(self._fatal.code, self._fatal.message, code, self._fatal.retry_after_s)
-        if closed is not None and closed.rcvd is None and isinstance(closed.__cause__, TimeoutError):
-            return NoAnswer("a pong", self._timeouts.send_s)
-        return ServerFailed("", reason or "the server closed the stream before it was done", code)
 
     def _hang_up(self) -> None:
         """Stop the sender; a send that is stuck holds the connection's lock, and only a dead socket frees it."""

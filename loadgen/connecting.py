@@ -11,10 +11,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
-from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from loadgen.errors import CannotConnect, ClientError, refusal
+from loadgen.errors import CannotConnect, ClientError, NoAnswer, ServerFailed, refusal
+from sessions.wire import Error
 
 DEFAULT_URL = "ws://127.0.0.1:8000/v1/stream"
 STREAM_PATH = "/v1/stream"
@@ -115,6 +116,18 @@ def connect_error(url: str, error: WebSocketException | OSError) -> ClientError:
             return CannotConnect(url, error.strerror or str(error))
         case _:
             return CannotConnect(url, f"what answers there is no WebSocket service ({error})")
+
+
+def stream_failure(fatal: Error | None, closed: ConnectionClosed | None, timeouts: Timeouts) -> ClientError:
+    """What it means that a stream ended before `done`: the server's fatal message, else how it closed."""
+    received = closed.rcvd if closed is not None else None
+    code = received.code if received is not None else None
+    if fatal is not None:
+        return ServerFailed(fatal.code, fatal.message, code, fatal.retry_after_s)
+    if closed is not None and received is None and closed.sent is not None and "ping" in closed.sent.reason:
+        return NoAnswer("a pong", timeouts.send_s)
+    reason = received.reason if received is not None else ""
+    return ServerFailed("", reason or "the server closed the stream before it was done", code)
 
 
 def is_local(url: str) -> bool:

@@ -1,0 +1,174 @@
+"""`hearline load`: many concurrent real-time streams of recordings, measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+from pydantic import ValidationError
+
+from loadgen.arrivals import Arrivals
+from loadgen.client import Sending
+from loadgen.clips import BYTES_PER_SECOND, ClipError
+from loadgen.connecting import DEFAULT_URL, Timeouts, find_url, stream_url
+from loadgen.load_run import Run, Target, play, play_alone
+from loadgen.outcome import BAD_INPUT
+from loadgen.plot import plot
+from loadgen.report import Usage, exit_status, report, text
+from loadgen.scenario import Scenario, load_clips, plan
+from loadgen.statistics import MissingPackages
+from loadgen.stream_command import environment
+from queueing.clock import Clock, SystemClock
+from sessions.wire import Start
+
+EXIT_STATUS_HELP = """\b
+Exit status: 0 every stream done (and every text equal to the one decoded alone); 2 wrong usage or no recordings;
+3 streams refused or limited; 4 streams failed, finals broken or texts different; 5 no service; 130 interrupted."""
+
+
+@click.command("load", epilog=EXIT_STATUS_HELP, context_settings={"max_content_width": 110})
+@click.option(
+    "--speech",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder of recordings (manifest.csv or audio files).",
+)
+@click.option("--streams", type=click.IntRange(1, 5_000), default=8, show_default=True, help="Streams at once.")
+@click.option(
+    "--arrivals", type=click.Choice([str(kind) for kind in Arrivals]), default="staggered", show_default=True,
+    help="When streams begin: together, evenly spread, or at random.",
+)  # fmt: skip
+@click.option(
+    "--duration",
+    "duration_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Keep new streams coming for S seconds; default: each plays once.",
+)
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Decides the clips, their order and random arrivals."
+)
+@click.option("--alone", is_flag=True, help="Then decode every clip by itself and compare the texts.")
+@click.option(
+    "--max-clip-s",
+    type=click.FloatRange(0.1, 600),
+    default=60.0,
+    show_default=True,
+    help="Leave longer recordings out.",
+)
+@click.option("--speed", type=click.FloatRange(0, 1000), default=1.0, show_default=True, help="As `hearline stream`.")
+@click.option("--language", metavar="CODE", help="As `hearline stream`.")
+@click.option("--no-partials", is_flag=True, help="Finals only.")
+@click.option(
+    "--frame-ms", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Audio in one message."
+)
+@click.option("--url", metavar="URL", help=f"The service; else $HEARLINE_URL, a running `hearline up`, {DEFAULT_URL}.")
+@click.option("--json", "as_json", is_flag=True, help="The full report as one JSON object.")
+@click.option(
+    "--plot",
+    "plot_to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw the latencies (.png, .svg, .pdf; needs matplotlib).",
+)
+def load(
+    speech: Path,
+    streams: int,
+    arrivals: str,
+    duration_s: float | None,
+    seed: int,
+    alone: bool,
+    max_clip_s: float,
+    speed: float,
+    language: str | None,
+    no_partials: bool,
+    frame_ms: int,
+    url: str | None,
+    as_json: bool,
+    plot_to: Path | None,
+) -> None:
+    """Measure a running service under many concurrent streams of recordings, at real-time pace.
+
+    An open loop: streams begin at their time whatever becomes of the others. With --duration, --streams is the
+    average number at once.
+    """
+    settings = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in click.get_current_context().params.items()
+    }
+    rng = random.Random(seed)
+    try:
+        target = Target(
+            stream_url(url) if url else find_url(environment()),
+            Start(language=language, partials=not no_partials),
+            Sending(speed, frame_ms * BYTES_PER_SECOND // 1000),
+            Timeouts(),
+        )
+        clips = load_clips(speech, streams if duration_s is None else 10**6, max_clip_s, rng, _warn)
+        scenario = plan(clips, Arrivals(arrivals), streams, duration_s, rng, speed)
+    except ValidationError:
+        raise click.BadParameter("a code of two or three small letters is needed", param_hint="--language") from None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    except ClipError as error:
+        _warn(f"error: {error}")
+        click.get_current_context().exit(BAD_INPUT)
+    run, usage = measure(scenario, target, SystemClock(), alone)
+    fields = report(run, {**settings, "url": target.url}, usage)
+    print(json.dumps(fields, ensure_ascii=False) if as_json else text(fields), flush=True)  # noqa: T201
+    if plot_to is not None:
+        try:
+            plot(fields, plot_to)
+        except (MissingPackages, ValueError, OSError) as error:
+            _warn(f"no picture: {error}")
+    click.get_current_context().exit(exit_status(fields))
+
+
+def measure(scenario: Scenario, target: Target, clock: Clock, alone: bool) -> tuple[Run, Usage]:
+    """Play the scenario; an interrupt ends it, and what happened until then is reported."""
+    run = Run([])
+    process = psutil.Process()
+    process_before, machine_before = _process_s(process), psutil.cpu_times()
+
+    async def everything() -> None:
+        await play(scenario, target, clock, run, _progress)
+        if alone:
+            await play_alone(scenario.clips, target, clock, run)
+
+    try:
+        asyncio.run(everything())
+    except KeyboardInterrupt:
+        _warn("interrupted: streams that were open count as such")
+    machine_after = psutil.cpu_times()
+    busy = _busy_s(machine_after) - _busy_s(machine_before)
+    total = sum(machine_after) - sum(machine_before)
+    return run, Usage(_process_s(process) - process_before, busy / total if total else 0.0)
+
+
+def _process_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _busy_s(times: Any) -> float:
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+
+
+def _progress(run: Run) -> None:
+    if sys.stderr.isatty():
+        ended = sum(result.outcome is not None for result in run.results)
+        opened = sum(bool(result.recorder.session) for result in run.results)
+        sys.stderr.write(
+            f"\r\x1b[K{opened - ended if opened > ended else 0} streams open, {ended} of {len(run.results)} ended"
+        )
+        sys.stderr.flush()
+
+
+def _warn(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)  # noqa: T201

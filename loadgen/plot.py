@@ -1,0 +1,37 @@
+"""The latencies of a load run as a picture: what share of streams was served within which time."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from loadgen.statistics import MissingPackages
+
+
+def plot(fields: dict[str, Any], path: Path) -> None:
+    """Draw a report; the suffix of ``path`` names the format (.png, .svg, .pdf).
+
+    Raises `MissingPackages` without matplotlib, ValueError for an unknown format, OSError for an unwritable path.
+    """
+    try:
+        matplotlib: Any = importlib.import_module("matplotlib")
+        matplotlib.use("Agg")
+        pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    except ModuleNotFoundError:
+        raise MissingPackages("--plot", "matplotlib") from None
+    figure, axes = pyplot.subplots(figsize=(7, 4.5))
+    for name, label in (("final_latency_ms", "final after the last sound"), ("first_partial_ms", "first partial")):
+        values = sorted(stream[name] for stream in fields["each"] if stream[name] is not None)
+        if values:
+            axes.step(values, [(rank + 1) / len(values) for rank in range(len(values))], where="post", label=label)
+    axes.set(xlabel="milliseconds", ylabel="share of streams", ylim=(0, 1.02))
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(loc="lower right")
+    settings = fields["settings"]
+    axes.set_title(f"{settings['streams']} streams, {settings['arrivals']}, seed {settings['seed']}")
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
