@@ -120,7 +120,7 @@ class JobQueue:
                 lanes=tuple(lane.name for lane in lanes or ()),
             )
         )
-        return tuple(records.decode_record(job).leased() for job in jobs)
+        return tuple(records.decode_leased(job) for job in jobs)
 
     def wait(self, timeout_s: float) -> bool:
         """Block until work may be ready or the time is up (at most `connect.WAIT_LIMIT_S`); True when woken.
@@ -230,14 +230,14 @@ class JobQueue:
                 max_dead=self.limits.max_dead,
             )
         )
-        requeued, dead, dropped, waiting, looked_at = (int(count) for count in counts)
-        return SweepReport(requeued, dead, dropped, waiting, more=looked_at >= SWEEP_BATCH)
+        requeued, dead, dropped, waiting, more = (int(count) for count in counts)
+        return SweepReport(requeued, dead, dropped, waiting, more=bool(more))
 
     def events(self, session: str, *, after: str | None = None) -> tuple[Delivery, ...]:
         """The session's durable events after the event id ``after``, oldest first."""
         with guarded():
-            entries = self._client.xrange(self.keys.events(session), min=f"({after}" if after else "-")
-        return tuple(Delivery.from_body(text(event_id), text_map(fields)["body"]) for event_id, fields in entries or ())
+            entries: Any = self._client.xrange(self.keys.events(session), min=f"({after}" if after else "-")
+        return tuple(Delivery.from_body(text(event_id), text_map(fields)["body"]) for event_id, fields in entries)
 
     def job(self, job_id: str) -> JobRecord | None:
         """Everything known of a job; None when nothing is (any more)."""

@@ -11,7 +11,7 @@ MAX_BATCH = 64
 """Most jobs of one claim."""
 
 SWEEP_BATCH = 100
-"""Most leases, and most jobs of a lane, that one sweep looks at: it keeps Redis busy for milliseconds at most."""
+"""Most leases, and most waiting jobs, that one sweep settles: it keeps Redis busy for milliseconds at most."""
 
 
 @dataclass(frozen=True, slots=True)

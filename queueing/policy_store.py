@@ -16,7 +16,7 @@ from queueing.costs import DRIFT_LIMIT, merge_costs
 from queueing.errors import QueueError
 from queueing.keys import QueueKeys
 from queueing.lane import Lane, all_lanes
-from queueing.policies import get_policy
+from queueing.policies import POLICIES, get_policy
 from queueing.policy import LaneRank, Load, rank_all
 from queueing.records import text, text_map
 from queueing.scripts import Scripts, guarded
@@ -66,11 +66,17 @@ class PolicyStore:
         """Install the default policy unless one is there with a rank for every lane; returns what is there then."""
         for _ in range(3):
             found = self.read()
-            if found is not None and all(lane in found.ranks for lane in all_lanes()):
+            if found is not None and self._is_whole(found):
                 return found
-            name = found.name if found is not None else self._default
+            name = found.name if found is not None and found.name in POLICIES else self._default
             self._install(name, expected=str(found.version) if found is not None else "none")
         raise QueueError("another process keeps replacing the policy; do all run the same version of Hearline?")
+
+    def _is_whole(self, found: InstalledPolicy) -> bool:
+        """Whether Redis has a rank for each of our lanes, and the index that scripts rank by."""
+        with guarded():
+            indexed = self._client.exists(self._keys.heads)
+        return bool(indexed) and all(lane in found.ranks for lane in all_lanes())
 
     def choose(self, name: str, *, now_ms: int = 0) -> PolicyChange:
         """Install the policy ``name`` and rescore what waits, atomically; raises `UnknownPolicy`."""

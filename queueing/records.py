@@ -20,6 +20,12 @@ MAX_OPTIONS_BYTES = 16_384
 MAX_RESULT_BYTES = 1_048_576
 MAX_MESSAGE_CHARS = 500
 
+LEASED_FIELDS = (
+    "id", "generation", "attempts", "claimed_ms", "lease_until_ms", "session", "kind", "segment",
+    "start_byte", "end_byte", "audio_s", "front", "options", "lane", "arrival_ms", "cost_ms",
+)  # fmt: skip
+"""The order in which claim returns the fields of a job's hash."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
@@ -40,55 +46,59 @@ class JobRecord:
     error_code: str | None
     error_message: str | None
 
-    def leased(self) -> LeasedJob:
-        """This record as its worker holds it; only for a job that was claimed."""
-        if self.claimed_ms is None or self.lease_until_ms is None:
-            raise ValueError(f"job {self.job.id} was never claimed")
-        return LeasedJob(
-            job=self.job,
-            lane=self.lane,
-            generation=self.generation,
-            attempt=self.attempts,
-            arrival_ms=self.arrival_ms,
-            claimed_ms=self.claimed_ms,
-            lease_until_ms=self.lease_until_ms,
-            cost_ms=self.cost_ms,
-        )
-
 
 def text(value: Any) -> str:
     """A reply's string, whichever way the client decodes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def text_map(reply: Mapping[Any, Any] | Sequence[Any]) -> dict[str, str]:
-    """A hash as a reply gives it (mapping or flat array) as names and values."""
-    pairs = reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
-    return {text(name): text(value) for name, value in pairs}
+def text_map(reply: Mapping[Any, Any]) -> dict[str, str]:
+    """A hash as HGETALL gives it, as names and values."""
+    return {text(name): text(value) for name, value in reply.items()}
 
 
-def decode_record(reply: Mapping[Any, Any] | Sequence[Any]) -> JobRecord:
+def decode_job(fields: Mapping[str, str]) -> NewJob:
+    """The job itself, from its hash's fields."""
+    return NewJob(
+        id=fields["id"],
+        session=fields["session"],
+        kind=Kind(fields["kind"]),
+        segment=int(fields["segment"]),
+        start_byte=int(fields["start_byte"]),
+        end_byte=int(fields["end_byte"]),
+        audio_s=float(fields["audio_s"]),
+        front=fields["front"],
+        options=json.loads(fields.get("options", "{}")),
+    )
+
+
+def decode_leased(values: Sequence[Any]) -> LeasedJob:
+    """Read a job as claim returns it."""
+    fields = {name: text(value) for name, value in zip(LEASED_FIELDS, values, strict=True)}
+    return LeasedJob(
+        job=decode_job(fields),
+        lane=Lane.parse(fields["lane"]),
+        generation=int(fields["generation"]),
+        attempt=int(fields["attempts"]),
+        arrival_ms=int(fields["arrival_ms"]),
+        claimed_ms=int(fields["claimed_ms"]),
+        lease_until_ms=int(fields["lease_until_ms"]),
+        cost_ms=float(fields["cost_ms"]),
+    )
+
+
+def decode_record(reply: Mapping[Any, Any]) -> JobRecord:
     """Read a job's hash."""
     fields = text_map(reply)
 
     def number(name: str) -> int | None:
-        return int(float(fields[name])) if name in fields else None
+        return int(fields[name]) if name in fields else None
 
     return JobRecord(
-        job=NewJob(
-            id=fields["id"],
-            session=fields["session"],
-            kind=Kind(fields["kind"]),
-            segment=int(fields["segment"]),
-            start_byte=int(fields["start_byte"]),
-            end_byte=int(fields["end_byte"]),
-            audio_s=float(fields["audio_s"]),
-            front=fields["front"],
-            options=json.loads(fields.get("options", "{}")),
-        ),
+        job=decode_job(fields),
         lane=Lane.parse(fields["lane"]),
         state=fields["state"],
-        arrival_ms=int(float(fields["arrival_ms"])),
+        arrival_ms=int(fields["arrival_ms"]),
         attempts=int(fields["attempts"]),
         generation=int(fields["generation"]),
         cost_ms=float(fields["cost_ms"]),

@@ -60,7 +60,7 @@ class Enqueue(Verb):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Verb):
     SCRIPT = "claim"
-    KEYS = (*LANE_KEYS, "job_prefix", "leases", "claim_prefix", "counts")
+    KEYS = ("heads", "lane_prefix", "wake", "job_prefix", "leases", "claim_prefix", "counts")
 
     now_ms: int
     worker: str

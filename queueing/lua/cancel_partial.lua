@@ -18,7 +18,7 @@
 --   NONE       the session had no partial
 local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local open_partial, session_jobs_prefix, session, tombstone_ms = KEYS[7], KEYS[8], ARGV[1], ARGV[2]
--- @include lanes leave cancel
+-- @include wake lanes leave cancel
 local open = redis.call('HGET', open_partial, session)
 local was = open and cancel(open, session)
 if not was then return 'NONE' end

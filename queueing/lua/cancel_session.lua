@@ -1,4 +1,4 @@
--- cancel_session: a session is over. Its queued jobs go, leased ones become obsolete, its events and records are deleted.
+-- cancel_session: a session is over. Its queued jobs go, leased ones become obsolete, its events are deleted.
 -- KEYS
 --   1 policy               hash    the rank of each lane
 --   2 heads                string  index of the lanes' heads
@@ -18,7 +18,7 @@
 --   OK
 local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local open_partial, session_jobs_prefix, session, tombstone_ms = KEYS[7], KEYS[9], ARGV[1], ARGV[2]
--- @include lanes leave cancel
+-- @include wake lanes leave cancel
 local cancelled = 0
 for _, id in ipairs(redis.call('SMEMBERS', session_jobs_prefix .. session)) do
   local kind = redis.call('HGET', job_prefix .. id, 'kind')

@@ -1,13 +1,12 @@
 -- claim: lease up to max_jobs jobs of the lane whose head is most urgent. O(lanes), however many jobs wait.
 -- KEYS
---   1 policy               hash    ranks and layout, packed for this script
---   2 heads                string  index of the lanes' heads
---   3 lane_prefix          prefix  + lane: zset of waiting jobs
---   4 wake                 list    tokens for blocked workers
---   5 job_prefix           prefix  + id: hash of a job
---   6 leases               zset    id -> lease expiry, ms
---   7 claim_prefix         prefix  + worker: its last nonce and what it got
---   8 counts               hash    KIND:OUTCOME -> jobs
+--   1 heads                string  index of the lanes' heads and ranks
+--   2 lane_prefix          prefix  + lane: zset of waiting jobs
+--   3 wake                 list    tokens for blocked workers
+--   4 job_prefix           prefix  + id: hash of a job
+--   5 leases               zset    id -> lease expiry, ms
+--   6 claim_prefix         prefix  + worker: its last nonce and what it got
+--   7 counts               hash    KIND:OUTCOME -> jobs
 -- ARGV
 --   1 now_ms               int     Redis time in ms; 0 asks Redis
 --   2 worker               string  who claims
@@ -15,56 +14,60 @@
 --   4 max_jobs             int     most jobs to lease
 --   5 lease_ms             int     ms until the lease runs out
 --   6 lanes                strings only these lanes (KIND:WINDOW, ...); none given: every lane
--- RETURNS {code, job hash as flat array, ...}
+-- RETURNS {code, {fields of a job as in lib/leased.lua}, ...}
 --   JOBS       leased to this worker; attempts and generation are counted up
 --   NONE       nothing waits
---   NOPOLICY   jobs wait, but Redis holds no ranks: set the policy, then try again
-local policy, heads, lane_prefix, wake, job_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local claim_key, worker, nonce = KEYS[7] .. ARGV[2], ARGV[2], ARGV[3]
--- @include now lanes most_urgent
+--   NOPOLICY   Redis holds no ranks: set the policy, then try again
+local heads, lane_prefix, wake, job_prefix, claim_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6] .. ARGV[2]
+local worker, nonce, lease_ms = ARGV[2], ARGV[3], ARGV[5]
+-- @include now wake most_urgent leased
 local claimed = {'JOBS'}
-
-local memory = redis.call('GET', claim_key)
+local known = redis.call('MGET', claim_key, heads)
+local memory, index = known[1], known[2]
 if memory and string.match(memory, '^%S+') == nonce then
   for id, generation in string.gmatch(memory, ' (%S+) (%S+)') do
     local job = redis.call('HMGET', job_prefix .. id, 'state', 'worker', 'generation')
     if job[1] == 'leased' and job[2] == worker and job[3] == generation then
-      claimed[#claimed + 1] = redis.call('HGETALL', job_prefix .. id)
+      claimed[#claimed + 1] = redis.call('HMGET', job_prefix .. id, unpack(LEASED_FIELDS))
     end
   end
   return claimed[2] and claimed or {'NONE'}
 end
-
-local index = redis.call('GET', heads)
-if not index then return {'NONE'} end
-local ranked = redis.call('HMGET', policy, 'ranks', 'layout')
-if not ranked[1] then return {'NOPOLICY'} end
+if not index then return {'NOPOLICY'} end
 local wanted
 for at = 6, #ARGV do wanted = wanted or {}; wanted[ARGV[at]] = true end
-local now = redis_now(ARGV[1])
-local position, lane, total = most_urgent(index, ranked[1], ranked[2], now, wanted)
+local now, lanes = redis_now(ARGV[1]), #index / 68
+local position, lane, depth, total = most_urgent(index, lanes, now, wanted)
 if not position then return {'NONE'} end
 
-local popped = redis.call('ZPOPMIN', lane_prefix .. lane, ARGV[4])
-refresh_head(lane, position)
-local expiry, lease, got = now + ARGV[5], {}, nonce
-for at = 1, #popped, 2 do
+local lane_key = lane_prefix .. lane
+local popped = redis.call('ZPOPMIN', lane_key, ARGV[4])
+local taken = #popped / 2
+local next_score = tonumber(redis.call('ZRANGE', lane_key, 0, 0, 'WITHSCORES')[2])
+local head_start, max_age = struct.unpack('<dd', index, 40 * lanes + 16 * position - 15)
+local left = next_score and math.max(1, depth - taken) or 0
+next_score = next_score or 0
+redis.call('SETRANGE', heads, 40 * (position - 1),
+  struct.pack('<ddd', left, next_score, math.floor(next_score + head_start + 0.5) + max_age))
+
+local expiry, lease, got = now + lease_ms, {}, nonce
+for at = 1, 2 * taken, 2 do
   local id, key = popped[at], job_prefix .. popped[at]
-  local before = redis.call('HMGET', key, 'attempts', 'generation')
-  if before[1] then
-    local generation = before[2] + 1
-    redis.call('HSET', key, 'state', 'leased', 'worker', worker, 'attempts', before[1] + 1, 'generation', generation,
+  local job = redis.call('HMGET', key, unpack(LEASED_FIELDS))
+  if job[1] then
+    job[2], job[3], job[4], job[5] = job[2] + 1, job[3] + 1, now, expiry
+    redis.call('HSET', key, 'state', 'leased', 'worker', worker, 'generation', job[2], 'attempts', job[3],
       'claimed_ms', now, 'lease_until_ms', expiry)
-    claimed[#claimed + 1] = redis.call('HGETALL', key)
+    claimed[#claimed + 1] = job
     lease[#lease + 1] = expiry
     lease[#lease + 1] = id
-    got = got .. ' ' .. id .. ' ' .. generation
+    got = got .. ' ' .. id .. ' ' .. job[2]
   else
-    redis.call('HINCRBY', KEYS[8], string.match(lane, '^%a+') .. ':dropped', 1)
+    redis.call('HINCRBY', KEYS[7], string.match(lane, '^%a+') .. ':dropped', 1)
   end
 end
-if total > #popped / 2 then arm() else redis.call('DEL', wake) end
+if total > taken then arm() else redis.call('DEL', wake) end
 if not claimed[2] then return {'NONE'} end
-redis.call('ZADD', KEYS[6], unpack(lease))
-redis.call('SET', claim_key, got, 'PX', ARGV[5])
+redis.call('ZADD', KEYS[5], unpack(lease))
+redis.call('SET', claim_key, got, 'PX', lease_ms)
 return claimed

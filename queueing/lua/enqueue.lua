@@ -31,14 +31,15 @@ local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], K
 local open_partial, session_jobs_prefix, counts = KEYS[7], KEYS[9], KEYS[12]
 local id, session, kind, segment, lane = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local job_ttl_ms, tombstone_ms = ARGV[9], ARGV[10]
--- @include now lanes leave cancel
+-- @include now wake lanes leave cancel
 local function count(outcome) redis.call('HINCRBY', counts, outcome, 1) end
-local job_key, session_key = job_prefix .. id, KEYS[8] .. session
+local job_key, session_key, set_key = job_prefix .. id, KEYS[8] .. session, session_jobs_prefix .. session
 local past = redis.call('HMGET', session_key, 'last_final', 'last_partial')
 if redis.call('EXISTS', job_key) == 1 or (past[2] and string.match(past[2], '^%S+') == id) then
   return {'DUPLICATE', 0}
 end
-if not rank_of(lane) then return {'NOPOLICY', 0} end
+local waiting = jobs_waiting()
+if not (waiting and rank_of(lane)) then return {'NOPOLICY', 0} end
 local open, superseded = redis.call('HGET', open_partial, session), 0
 if kind == 'partial' then
   if past[1] and segment <= tonumber(past[1]) then return {'OBSOLETE', 0} end
@@ -46,15 +47,12 @@ if kind == 'partial' then
   if held[1] == 'leased' then return {'BUSY', 0} end
   if held[1] == 'queued' then
     redis.call('HSET', job_prefix .. open, 'segment', segment, 'lane', lane, unpack(ARGV, 11))
-    if held[2] ~= lane then
-      take(held[2], open)
-      put(lane, open, tonumber(held[3]))
-    end
+    if held[2] ~= lane then move(open, held[2], lane, tonumber(held[3])) end
     count('partial:extended')
     return {'EXTENDED', 0}
   end
 end
-if jobs_waiting() >= tonumber(ARGV[8]) then
+if waiting >= tonumber(ARGV[8]) then
   count(kind .. ':refused')
   return {'FULL', 0}
 end
@@ -70,8 +68,8 @@ local now = redis_now(ARGV[1])
 redis.call('HSET', job_key, 'id', id, 'session', session, 'kind', kind, 'segment', segment, 'lane', lane,
   'state', 'queued', 'arrival_ms', now, 'attempts', 0, 'generation', 0,
   'cost_ms', redis.call('HGET', KEYS[11], lane) or ARGV[7], unpack(ARGV, 11))
-redis.call('SADD', session_jobs_prefix .. session, id)
-for _, key in ipairs({job_key, session_key, session_jobs_prefix .. session}) do redis.call('PEXPIRE', key, job_ttl_ms) end
+redis.call('SADD', set_key, id)
+for _, key in ipairs({job_key, session_key, set_key}) do redis.call('PEXPIRE', key, job_ttl_ms) end
 put(lane, id, now)
 local arrivals = KEYS[10] .. math.floor(now / 60000)
 redis.call('HINCRBY', arrivals, lane, 1)

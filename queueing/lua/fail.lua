@@ -38,7 +38,7 @@ local open_partial, session_prefix, session_jobs_prefix, events_prefix = KEYS[7]
 local dead, counts, id, session, generation = KEYS[11], KEYS[12], ARGV[2], ARGV[3], ARGV[4]
 local front_prefix, events_ttl_ms, max_events, job_ttl_ms = ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 local dead_ttl_ms, max_dead = tonumber(ARGV[13]), tonumber(ARGV[14])
--- @include now lanes jobs leave deliver give_up requeue
+-- @include now wake lanes jobs leave deliver give_up requeue
 local job = read(id)
 if not job then
   local past = redis.call('HGET', session_prefix .. session, 'last_partial')
@@ -52,7 +52,7 @@ end
 if job.state == 'dead' then return 'DEAD' end
 if job.state == 'queued' then return 'REQUEUED' end
 if job.state ~= 'leased' then return 'STALE' end
-if not rank_of(job.lane) then return 'NOPOLICY' end
+if not (jobs_waiting() and rank_of(job.lane)) then return 'NOPOLICY' end
 
 local retry = ARGV[5] == '1' and tonumber(job.attempts) < tonumber(ARGV[8])
 if job.kind ~= 'partial' and retry then

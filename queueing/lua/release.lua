@@ -15,8 +15,8 @@
 --   NOPOLICY   Redis holds no ranks: set the policy, then try again
 local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local counts, job_ttl_ms = KEYS[7], ARGV[1]
--- @include lanes jobs requeue
-if redis.call('HEXISTS', policy, 'ranks') == 0 then return {'NOPOLICY', 0} end
+-- @include wake lanes jobs requeue
+if not jobs_waiting() then return {'NOPOLICY', 0} end
 local given_back = 0
 for at = 2, #ARGV, 2 do
   local id, job = ARGV[at], read(ARGV[at])

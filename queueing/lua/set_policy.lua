@@ -1,6 +1,6 @@
 -- set_policy: install a policy's ranks and rescore every waiting job, all at once.
 -- KEYS
---   1 policy               hash    name, version, ranks, layout; and lane -> its rank as text
+--   1 policy               hash    name, version; lane -> its position and rank
 --   2 heads                string  index of the lanes' heads
 --   3 lane_prefix          prefix  + lane: zset of waiting jobs
 --   4 wake                 list    tokens for blocked workers
@@ -15,7 +15,7 @@
 --   CHANGED    the version is not the expected one: nothing was done
 local policy, heads, lane_prefix, wake, job_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local CHUNK = 500
--- @include now lanes
+-- @include now wake lanes
 local version = redis.call('HGET', policy, 'version') or 'none'
 if ARGV[3] ~= 'any' and ARGV[3] ~= version then return {'CHANGED', tonumber(version) or 0, 0} end
 
@@ -37,7 +37,7 @@ local function rescore(lane, old_head_start, head_start)
   end
 end
 
-local ranks, layout = {}, {}
+local slots, spans, names = {}, {}, {}
 redis.call('DEL', heads)
 for at = 4, #ARGV, 5 do
   local lane, position = ARGV[at], (at + 1) / 5
@@ -45,11 +45,13 @@ for at = 4, #ARGV, 5 do
   local _, old_head_start = rank_of(lane)
   if old_head_start ~= tonumber(head_start) then rescore(lane, old_head_start, tonumber(head_start)) end
   redis.call('HSET', policy, lane, table.concat({position, tier, head_start, rate, max_age}, ' '))
-  refresh_head(lane, position)
-  ranks[position] = struct.pack('<dddd', tier, head_start, rate, max_age)
-  layout[position] = string.format('%-12s', lane)
+  slots[position] = struct.pack('<ddddd', 0, 0, 0, tier, rate)
+  spans[position] = struct.pack('<dd', head_start, max_age)
+  names[position] = string.format('%-12s', lane)
 end
-redis.call('HSET', policy, 'name', ARGV[2], 'version', (tonumber(version) or 0) + 1, 'changed_ms', redis_now(ARGV[1]),
-  'ranks', table.concat(ranks), 'layout', table.concat(layout))
+redis.call('SET', heads, table.concat(slots) .. table.concat(spans) .. table.concat(names))
+for at = 4, #ARGV, 5 do refresh_head(ARGV[at], (at + 1) / 5, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 4])) end
+local installed = (tonumber(version) or 0) + 1
+redis.call('HSET', policy, 'name', ARGV[2], 'version', installed, 'changed_ms', redis_now(ARGV[1]))
 if jobs_waiting() > 0 then arm() end
-return {'OK', (tonumber(version) or 0) + 1, rescored}
+return {'OK', installed, rescored}

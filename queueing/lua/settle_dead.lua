@@ -19,9 +19,9 @@
 --   NOPOLICY   Redis holds no ranks: set the policy, then try again
 local policy, heads, lane_prefix, wake, job_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, job_key, job_ttl_ms = ARGV[2], KEYS[5] .. ARGV[2], ARGV[4]
--- @include now lanes jobs
+-- @include now wake lanes jobs
 local job = read(id)
-if ARGV[3] == '1' and job and not rank_of(job.lane) then return 'NOPOLICY' end
+if ARGV[3] == '1' and job and not (jobs_waiting() and rank_of(job.lane)) then return 'NOPOLICY' end
 if redis.call('ZREM', KEYS[7], id) == 0 or not job then return 'NONE' end
 if ARGV[3] == '0' then
   redis.call('DEL', job_key)

@@ -1,6 +1,6 @@
 -- sweep: requeue or bury jobs whose lease ran out, drop partials and bury others that waited too long.
 -- KEYS
---   1 policy               hash    ranks and layout, packed
+--   1 policy               hash    the rank of each lane
 --   2 heads                string  index of the lanes' heads
 --   3 lane_prefix          prefix  + lane: zset of waiting jobs
 --   4 wake                 list    tokens for blocked workers
@@ -14,7 +14,7 @@
 --  12 counts               hash    KIND:OUTCOME -> jobs
 -- ARGV
 --   1 now_ms               int     Redis time in ms; 0 asks Redis
---   2 batch                int     most leases, and most jobs of a lane, to look at
+--   2 batch                int     most jobs to settle of those leased, and of those waiting
 --   3 max_attempts         int     claims of one job
 --   4 stale_partial_ms     int     ms that a partial may wait
 --   5 max_wait_ms          int     ms that any other job may wait
@@ -24,21 +24,20 @@
 --   9 job_ttl_ms           int     ms of life of the hashes
 --  10 dead_ttl_ms          int     ms that a dead job is kept
 --  11 max_dead             int     dead jobs kept
--- RETURNS {code, requeued, dead, partials dropped, jobs waiting, leases that had run out}
+-- RETURNS {code, requeued, dead, partials dropped, jobs waiting, 1 when it stopped at the batch}
 --   OK
 --   NOPOLICY   Redis holds no ranks: set the policy, then try again
 local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local open_partial, session_prefix, session_jobs_prefix, events_prefix = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local dead, counts, batch, front_prefix = KEYS[11], KEYS[12], ARGV[2], ARGV[6]
+local dead, counts, batch, front_prefix = KEYS[11], KEYS[12], tonumber(ARGV[2]), ARGV[6]
 local events_ttl_ms, max_events, job_ttl_ms = ARGV[7], ARGV[8], ARGV[9]
 local dead_ttl_ms, max_dead = tonumber(ARGV[10]), tonumber(ARGV[11])
--- @include now lanes jobs leave deliver give_up requeue
+-- @include now wake lanes lane_names jobs leave deliver give_up requeue
 local now = redis_now(ARGV[1])
-local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, batch)
 local waiting = jobs_waiting()
+if not waiting then return {'NOPOLICY'} end
+local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, batch)
 if #expired == 0 and waiting == 0 then return {'OK', 0, 0, 0, 0, 0} end
-local ranked = redis.call('HMGET', policy, 'ranks', 'layout')
-if not ranked[1] then return {'NOPOLICY'} end
 local done = {requeued = 0, dead = 0, dropped = 0}
 
 for _, id in ipairs(expired) do
@@ -56,19 +55,21 @@ for _, id in ipairs(expired) do
     done.dead = done.dead + 1
   end
 end
-for lane in string.gmatch(ranked[2], '%S+') do
-  local position, head_start = rank_of(lane)
+for _, lane in ipairs(lane_names()) do
+  local position, head_start, max_age = rank_of(lane)
   local bound = string.find(lane, '^partial:') and ARGV[4] or ARGV[5]
-  local oldest = now - bound - head_start
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', lane_prefix .. lane, '-inf', oldest, 'LIMIT', 0, batch)) do
+  local oldest, room = now - bound - head_start, batch - done.dead - done.dropped
+  local late = redis.call('ZRANGEBYSCORE', lane_prefix .. lane, '-inf', oldest, 'LIMIT', 0, math.max(0, room))
+  for _, id in ipairs(late) do
     local job = read(id)
     redis.call('ZREM', lane_prefix .. lane, id)
     local partial = job and job.kind == 'partial'
     if job then give_up(id, job, now, partial and 'stale' or 'dead', 'timeout', 'it waited over ' .. bound .. ' ms') end
     if partial then done.dropped = done.dropped + 1 else done.dead = done.dead + 1 end
   end
-  refresh_head(lane, position)
+  refresh_head(lane, position, head_start, max_age)
 end
 waiting = jobs_waiting()
 if waiting > 0 then arm() end
-return {'OK', done.requeued, done.dead, done.dropped, waiting, #expired}
+local settled = done.requeued + done.dead + done.dropped
+return {'OK', done.requeued, done.dead, done.dropped, waiting, settled >= batch and 1 or 0}

@@ -1,28 +1,28 @@
--- The claim rule of queueing.policy, over the heads of all lanes in layout order.
--- `index`: see lanes.lua. `ranks`: four doubles a lane: tier, head start (ms), rate, greatest age (ms).
--- `layout`: the lanes' names, 12 characters each. Returns position, lane and the number of waiting jobs.
-local function most_urgent(index, ranks, layout, now, wanted)
-  local lanes = #index / 16
-  local head = {struct.unpack('<' .. string.rep('d', 2 * lanes), index)}
-  local rank = {struct.unpack('<' .. string.rep('d', 4 * lanes), ranks)}
-  local function name(position) return string.match(layout, '^%S+', 12 * position - 11) end
-  local total, best, best_tier, best_urgency = 0, nil, math.huge, -math.huge
-  local overdue, most_overdue = nil, -math.huge
+-- The claim rule of queueing.policy, over the heads of all lanes (`index`: see lanes.lua). Kept lean for every claim.
+-- Returns the lane's position, its name, how many jobs it holds, and how many all lanes hold.
+local function most_urgent(index, lanes, now, wanted)
+  local head = {struct.unpack('<' .. string.rep('d', 5 * lanes), index)}
+  local names = 56 * lanes
+  local total, best, best_tier, best_urgency = 0, nil, math.huge, 0
+  local overdue, longest_over = nil, -1
+  local at = 1
   for position = 1, lanes do
-    local depth = head[2 * position - 1]
+    local depth = head[at]
     total = total + depth
-    if depth > 0 and not (wanted and not wanted[name(position)]) then
-      local score, at = head[2 * position], 4 * position - 3
-      -- Arrivals are whole milliseconds: rounding undoes what the subtraction lost, so ages are exact.
-      local over = now - math.floor(score + rank[at + 1] + 0.5) - rank[at + 3]
-      if over >= 0 and over > most_overdue then overdue, most_overdue = position, over end
-      local tier, urgency = rank[at], (now - score) * rank[at + 2]
-      if tier < best_tier or (tier == best_tier and urgency > best_urgency) then
-        best, best_tier, best_urgency = position, tier, urgency
+    if depth > 0 and not (wanted and not wanted[string.match(index, '^%S+', names + 12 * position - 11)]) then
+      local over = now - head[at + 2]
+      if over >= 0 and over > longest_over then overdue, longest_over = position, over end
+      local tier = head[at + 3]
+      if tier <= best_tier then
+        local urgency = (now - head[at + 1]) * head[at + 4]
+        if tier < best_tier or urgency > best_urgency then
+          best, best_tier, best_urgency = position, tier, urgency
+        end
       end
     end
+    at = at + 5
   end
   best = overdue or best
-  if not best then return nil, nil, total end
-  return best, name(best), total
+  if not best then return nil, nil, 0, total end
+  return best, string.match(index, '^%S+', names + 12 * best - 11), head[5 * best - 4], total
 end
