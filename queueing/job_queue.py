@@ -7,7 +7,6 @@ Any verb raises `QueueUnavailable` when Redis cannot be reached.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import redis
@@ -15,30 +14,20 @@ import redis
 from queueing import records, verbs
 from queueing.connect import WAIT_LIMIT_S
 from queueing.costs import prior_cost_ms
-from queueing.errors import BadJob, QueueError
+from queueing.errors import BadJob
 from queueing.job import CompleteStatus, Delivery, Enqueued, EnqueueStatus, LeasedJob, NewJob
 from queueing.keys import FRONT_CHANNEL_PREFIX, QueueKeys
 from queueing.lane import Kind, Lane
-from queueing.limits import MAX_BATCH, SWEEP_BATCH, QueueLimits
+from queueing.limits import MAX_BATCH, SWEEP_BATCH, QueueLimits, SweepReport
 from queueing.policies import DEFAULT_POLICY
-from queueing.policy_store import NO_POLICY, InstalledPolicy, PolicyChange, PolicyStore
+from queueing.policy_store import InstalledPolicy, PolicyChange, PolicyStore
 from queueing.records import JobRecord, text, text_map
 from queueing.registry import WorkerInfo, WorkerRegistry
-from queueing.scripts import Reply, Scripts, guarded
+from queueing.scripts import Scripts, guarded
 from queueing.settings import QueueSettings
+from queueing.stats import QueueReader, QueueStats
 
 __all__ = ["JobQueue", "QueueLimits", "SweepReport"]
-
-
-@dataclass(frozen=True, slots=True)
-class SweepReport:
-    """What a sweep did. ``waiting``: jobs queued afterwards. ``more``: it stopped at its bound, sweep again."""
-
-    requeued: int = 0
-    dead: int = 0
-    dropped_partials: int = 0
-    waiting: int = 0
-    more: bool = False
 
 
 class JobQueue:
@@ -61,6 +50,7 @@ class JobQueue:
         self._scripts = Scripts(client, self.keys)
         self._policies = PolicyStore(client, self.keys, self._scripts, policy)
         self._registry = WorkerRegistry(client, self.keys, self._scripts)
+        self._reader = QueueReader(client, self.keys, self._policies, self._registry)
 
     @classmethod
     def of(cls, client: redis.Redis, settings: QueueSettings) -> Self:
@@ -74,7 +64,7 @@ class JobQueue:
         Raises `BadJob` for a job that no worker could decode.
         """
         lane = records.checked_lane(job)
-        code, superseded = self._ranked(
+        code, superseded = self._policies.run(
             verbs.Enqueue(
                 now_ms=now_ms,
                 id=job.id,
@@ -110,7 +100,7 @@ class JobQueue:
         records.check_name("nonce", nonce)
         if not 1 <= max_jobs <= MAX_BATCH:
             raise BadJob(f"max_jobs is {max_jobs}, a claim takes 1 to {MAX_BATCH} jobs")
-        _, *jobs = self._ranked(
+        _, *jobs = self._policies.run(
             verbs.Claim(
                 now_ms=now_ms,
                 worker=worker,
@@ -173,7 +163,7 @@ class JobQueue:
     def fail(self, lease: LeasedJob, code: str, message: str, *, retry: bool = True, now_ms: int = 0) -> CompleteStatus:
         """Report a failed decode: REQUEUED while attempts remain and ``retry``; else DEAD with an error event
         (a partial is just dropped, with an error delivery so that its session may ask again)."""
-        (status,) = self._ranked(
+        (status,) = self._policies.run(
             verbs.Fail(
                 now_ms=now_ms,
                 id=lease.job.id,
@@ -197,7 +187,7 @@ class JobQueue:
         """Give jobs back unharmed (a draining worker): they keep their age and the attempt is not counted."""
         if not leases:
             return 0
-        _, count = self._ranked(verbs.Release(job_ttl_ms=self.limits.job_ttl_ms, held=_held(leases)))
+        _, count = self._policies.run(verbs.Release(job_ttl_ms=self.limits.job_ttl_ms, held=_held(leases)))
         return int(count)
 
     def cancel_partial(self, session: str, *, now_ms: int = 0) -> bool:  # noqa: ARG002
@@ -215,7 +205,7 @@ class JobQueue:
 
     def sweep(self, *, now_ms: int = 0) -> SweepReport:
         """Requeue or bury jobs whose lease ran out, drop partials that waited too long. Any number may run at once."""
-        _, *counts = self._ranked(
+        _, *counts = self._policies.run(
             verbs.Sweep(
                 now_ms=now_ms,
                 batch=SWEEP_BATCH,
@@ -230,8 +220,8 @@ class JobQueue:
                 max_dead=self.limits.max_dead,
             )
         )
-        requeued, dead, dropped, waiting, more = (int(count) for count in counts)
-        return SweepReport(requeued, dead, dropped, waiting, more=bool(more))
+        requeued, dead, dropped, waiting, leased, more = (int(count) for count in counts)
+        return SweepReport(requeued, dead, dropped, waiting, leased, bool(more))
 
     def events(self, session: str, *, after: str | None = None) -> tuple[Delivery, ...]:
         """The session's durable events after the event id ``after``, oldest first."""
@@ -274,15 +264,27 @@ class JobQueue:
         """Rank anew by the costs learned since; None when nothing moved far enough to rescore."""
         return self._policies.refresh(now_ms=now_ms)
 
-    def _ranked(self, verb: verbs.Verb) -> Reply:
-        """Run a verb that needs ranks in Redis, installing the policy first where there is none."""
-        reply = self._scripts.run(verb)
-        for _ in range(3):
-            if text(reply[0]) != NO_POLICY:
-                return reply
-            self._policies.ensure()
-            reply = self._scripts.run(verb)
-        raise QueueError("the policy vanishes from Redis as soon as it is installed; who deletes it?")
+    def stats(self) -> QueueStats:
+        """A snapshot of the queue."""
+        return self._reader.stats()
+
+    def jobs(self, state: str = "queued", limit: int = 100) -> tuple[JobRecord, ...]:
+        """Jobs that are ``queued`` (oldest first), ``leased`` (next to expire first) or ``dead`` (latest first)."""
+        return self._reader.jobs(state, limit)
+
+    def retry_dead(self, job_id: str, *, now_ms: int = 0) -> bool:
+        """Queue a dead job anew, with all its attempts and as if it came now; False when it is not dead (any more)."""
+        return self._settle_dead(job_id, retry=True, now_ms=now_ms)
+
+    def drop_dead(self, job_id: str, *, now_ms: int = 0) -> bool:
+        """Forget a dead job; False when it is not dead (any more)."""
+        return self._settle_dead(job_id, retry=False, now_ms=now_ms)
+
+    def _settle_dead(self, job_id: str, *, retry: bool, now_ms: int) -> bool:
+        (code,) = self._policies.run(
+            verbs.SettleDead(now_ms=now_ms, id=job_id, retry=int(retry), job_ttl_ms=self.limits.job_ttl_ms)
+        )
+        return text(code) == "OK"
 
 
 def _held(leases: Sequence[LeasedJob]) -> tuple[tuple[str, int], ...]:

@@ -1,4 +1,4 @@
-"""The bounds of a queue."""
+"""The bounds of a queue, and what a sweep that enforces them reports."""
 
 from __future__ import annotations
 
@@ -49,3 +49,20 @@ class QueueLimits:
         return cls(
             lease_ms=int(settings.lease_s * 1000), max_attempts=settings.attempts, max_queued=settings.max_queued
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did. ``waiting``, ``leased``: jobs afterwards. ``more``: it stopped at its bound, sweep again."""
+
+    requeued: int = 0
+    dead: int = 0
+    dropped_partials: int = 0
+    waiting: int = 0
+    leased: int = 0
+    more: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether the queue is empty and no job is in a worker's hands."""
+        return self.waiting == 0 and self.leased == 0

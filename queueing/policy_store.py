@@ -19,8 +19,8 @@ from queueing.lane import Lane, all_lanes
 from queueing.policies import POLICIES, get_policy
 from queueing.policy import LaneRank, Load, rank_all
 from queueing.records import text, text_map
-from queueing.scripts import Scripts, guarded
-from queueing.verbs import SetPolicy
+from queueing.scripts import Reply, Scripts, guarded
+from queueing.verbs import SetPolicy, Verb
 
 NO_POLICY = "NOPOLICY"
 """What a script answers that needs ranks and finds none."""
@@ -77,6 +77,16 @@ class PolicyStore:
         with guarded():
             indexed = self._client.exists(self._keys.heads)
         return bool(indexed) and all(lane in found.ranks for lane in all_lanes())
+
+    def run(self, verb: Verb) -> Reply:
+        """Run a verb that needs ranks in Redis, installing the policy first where there is none."""
+        reply = self._scripts.run(verb)
+        for _ in range(3):
+            if text(reply[0]) != NO_POLICY:
+                return reply
+            self.ensure()
+            reply = self._scripts.run(verb)
+        raise QueueError("the policy vanishes from Redis as soon as it is installed; who deletes it?")
 
     def choose(self, name: str, *, now_ms: int = 0) -> PolicyChange:
         """Install the policy ``name`` and rescore what waits, atomically; raises `UnknownPolicy`."""

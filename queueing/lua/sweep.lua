@@ -24,7 +24,7 @@
 --   9 job_ttl_ms           int     ms of life of the hashes
 --  10 dead_ttl_ms          int     ms that a dead job is kept
 --  11 max_dead             int     dead jobs kept
--- RETURNS {code, requeued, dead, partials dropped, jobs waiting, 1 when it stopped at the batch}
+-- RETURNS {code, requeued, dead, partials dropped, jobs waiting, jobs leased, 1 when it stopped at the batch}
 --   OK
 --   NOPOLICY   Redis holds no ranks: set the policy, then try again
 local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -37,7 +37,7 @@ local now = redis_now(ARGV[1])
 local waiting = jobs_waiting()
 if not waiting then return {'NOPOLICY'} end
 local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, batch)
-if #expired == 0 and waiting == 0 then return {'OK', 0, 0, 0, 0, 0} end
+if #expired == 0 and waiting == 0 then return {'OK', 0, 0, 0, 0, redis.call('ZCARD', leases), 0} end
 local done = {requeued = 0, dead = 0, dropped = 0}
 
 for _, id in ipairs(expired) do
@@ -71,5 +71,5 @@ for _, lane in ipairs(lane_names()) do
 end
 waiting = jobs_waiting()
 if waiting > 0 then arm() end
-local settled = done.requeued + done.dead + done.dropped
-return {'OK', done.requeued, done.dead, done.dropped, waiting, settled >= batch and 1 or 0}
+local more = done.requeued + done.dead + done.dropped >= batch and 1 or 0
+return {'OK', done.requeued, done.dead, done.dropped, waiting, redis.call('ZCARD', leases), more}
