@@ -79,9 +79,9 @@ class Driver:
         self.jobs: list[NewJob] = []
         self.reads: list[str | None] = []
         self.closed: tuple[int, str] | None = None
-        self.cancelled_partials = 0
         self.cancelled = 0
         self.answers: Callable[[NewJob], EnqueueStatus] = lambda job: EnqueueStatus.QUEUED
+        self.cancel_partial: Callable[[], None] = lambda: None
         self.events: Callable[[str | None], Sequence[Delivery]] | None = None
 
     # Inputs.
@@ -147,7 +147,7 @@ class Driver:
                     assert self.closed is None
                     self.closed = (int(code), reason)
                 case CancelPartial():
-                    self.cancelled_partials += 1
+                    self.cancel_partial()
                 case CancelSession():
                     self.cancelled += 1
                     assert self.cancelled == 1
