@@ -111,7 +111,7 @@ class Lifecycle:
 
     def ask_partial(self, now: float) -> list[Effect]:
         """A partial, if one is due; what it covers is stored first."""
-        if self.phase is not Phase.OPEN or not self.decodes.partial_due(self.intake.accepted):
+        if not self.decodes.partial_due(self.intake.accepted):
             return []
         self.summary.partials_requested += 1
         return [*self._store(now, everything=True), self.decodes.ask_partial(now, self.intake.accepted)]
@@ -197,12 +197,12 @@ class Lifecycle:
             self.summary.duplicates += 1
             return []
         plan, effects = self.decodes.plan, list[Effect]()
-        if delivery.segment == self.decodes.segment:
+        current = delivery.segment == self.decodes.segment
+        if current:
             plan.result()
         done = delivery.outcome == "done"
         if done:
             self.summary.decoded_s += delivery.audio_s
-        current = self.phase is Phase.OPEN and delivery.segment == self.decodes.segment
         if done and current and plan.show(delivery.end_byte):
             try:
                 effects.append(Send(self.out.partial(delivery)))

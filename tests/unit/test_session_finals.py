@@ -123,6 +123,19 @@ def test_a_final_is_said_once_however_often_it_is_delivered() -> None:
     assert driver.session.summary.duplicates == 1
 
 
+def test_a_final_that_waits_for_its_turn_is_not_changed_by_a_repetition() -> None:
+    driver = Driver()
+    driver.text(Start(partials=False))
+    for _ in range(2):
+        driver.live(0.5)
+        driver.text(Flush())
+    one, two = driver.jobs
+    driver.deliver(two, "as first heard", event=1)
+    driver.deliver(two, "otherwise", event=1)
+    driver.deliver(one, "one", event=2)
+    assert [final.text for final in driver.finals] == ["one", "as first heard"]
+
+
 def test_deliveries_of_others_and_of_unknown_segments_are_ignored() -> None:
     driver = Driver()
     driver.live(1.0)
