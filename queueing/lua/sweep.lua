@@ -36,6 +36,11 @@ local dead_ttl_ms, max_dead = tonumber(ARGV[10]), tonumber(ARGV[11])
 local now = redis_now(ARGV[1])
 local waiting = jobs_waiting()
 if not waiting then return {'NOPOLICY'} end
+-- A session that is gone may leave a partial whose hash expired while nobody swept: a few are looked at in each sweep.
+local some = redis.call('HRANDFIELD', open_partial, 10, 'WITHVALUES')
+for at = 1, #some, 2 do
+  if redis.call('EXISTS', job_prefix .. some[at + 1]) == 0 then redis.call('HDEL', open_partial, some[at]) end
+end
 local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, batch)
 if #expired == 0 and waiting == 0 then return {'OK', 0, 0, 0, 0, redis.call('ZCARD', leases), 0} end
 local done = {requeued = 0, dead = 0, dropped = 0}

@@ -1,0 +1,173 @@
+"""What an enqueue does: queue, extend, supersede, refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import redis
+
+from queueing.errors import BadJob
+from queueing.job import CompleteStatus, Enqueued, EnqueueStatus
+from queueing.job_queue import JobQueue, QueueLimits
+from queueing.lane import Kind, Lane
+from tests.support.queue_jobs import START_MS, claim_one, final, in_lane, partial
+
+
+@pytest.fixture
+def queue(redis_client: redis.Redis) -> JobQueue:
+    return JobQueue(redis_client)
+
+
+def test_a_job_comes_back_from_a_claim_as_it_was_queued(queue: JobQueue) -> None:
+    job = replace(final("s", 2, 7.25), start_byte=96_000, end_byte=328_000, options={"language": "de", "words": True})
+    assert queue.enqueue(job, now_ms=START_MS) == Enqueued(EnqueueStatus.QUEUED)
+    lease = claim_one(queue, now_ms=START_MS + 250)
+    assert lease.job == job
+    assert lease.lane == Lane(Kind.FINAL, 10)
+    assert (lease.arrival_ms, lease.queue_ms, lease.attempt, lease.generation) == (START_MS, 250, 1, 1)
+    assert lease.lease_until_ms == START_MS + 250 + queue.limits.lease_ms
+
+
+def test_the_same_id_is_one_job_whatever_became_of_it(queue: JobQueue) -> None:
+    job = final("s")
+    assert queue.enqueue(job).status is EnqueueStatus.QUEUED
+    assert queue.enqueue(job).status is EnqueueStatus.DUPLICATE
+    lease = claim_one(queue)
+    assert queue.enqueue(job).status is EnqueueStatus.DUPLICATE
+    assert queue.complete(lease, {"text": "a"}, decode_ms=5) is CompleteStatus.DONE
+    assert queue.enqueue(job).status is EnqueueStatus.DUPLICATE
+    assert queue.claim("w", "n") == ()
+
+
+def test_a_finished_partial_is_not_queued_again(queue: JobQueue) -> None:
+    queue.enqueue(partial("s", 1))
+    queue.complete(claim_one(queue), {}, decode_ms=5)
+    assert queue.enqueue(partial("s", 1)).status is EnqueueStatus.DUPLICATE
+    assert queue.enqueue(partial("s", 2)).status is EnqueueStatus.QUEUED
+
+
+def test_a_queued_partial_is_extended_in_place_and_keeps_its_age(queue: JobQueue, redis_client: redis.Redis) -> None:
+    queue.enqueue(partial("s", 1, 1.0), now_ms=START_MS)
+    queue.enqueue(partial("other", 1, 9.0), now_ms=START_MS + 10)
+    longer = replace(partial("s", 2, 9.0), start_byte=3_200)
+    assert queue.enqueue(longer, now_ms=START_MS + 1_000).status is EnqueueStatus.EXTENDED
+    assert redis_client.zcard(queue.keys.lane(Lane(Kind.PARTIAL, 3))) == 0
+    assert queue.stats().waiting == 2
+    lease = claim_one(queue, now_ms=START_MS + 2_000)
+    assert lease.job == replace(longer, id="s:p:1"), "one entry, under its first id, over the newest audio"
+    assert lease.lane == Lane(Kind.PARTIAL, 12)
+    assert lease.arrival_ms == START_MS
+
+
+def test_a_partial_waits_for_the_one_being_decoded(queue: JobQueue) -> None:
+    queue.enqueue(partial("s", 1))
+    lease = claim_one(queue)
+    assert queue.enqueue(partial("s", 2)).status is EnqueueStatus.BUSY
+    queue.complete(lease, {}, decode_ms=5)
+    assert queue.enqueue(partial("s", 2)).status is EnqueueStatus.QUEUED
+
+
+def test_a_final_removes_its_sessions_queued_partial_alone(queue: JobQueue) -> None:
+    for session in ("s", "other"):
+        queue.enqueue(partial(session, 1))
+    assert queue.enqueue(final("s")) == Enqueued(EnqueueStatus.QUEUED, superseded=True)
+    assert {record.job.id for record in queue.jobs()} == {"s:f:0", "other:p:1"}
+    assert queue.job_state("s:p:1") is None
+    assert queue.stats().counts["partial:superseded"] == 1
+
+
+def test_a_final_makes_the_partial_being_decoded_obsolete(queue: JobQueue, redis_client: redis.Redis) -> None:
+    queue.enqueue(partial("s", 1))
+    lease = claim_one(queue)
+    assert queue.enqueue(final("s")) == Enqueued(EnqueueStatus.QUEUED, superseded=False)
+    assert queue.renew([lease]) == (lease,)
+    heard = redis_client.pubsub()
+    heard.subscribe("hl:front:front-1")
+    heard.get_message(timeout=5)
+    assert queue.complete(lease, {"text": "late"}, decode_ms=5) is CompleteStatus.CANCELLED
+    queue.complete(claim_one(queue), {"text": "final"}, decode_ms=5)
+    message = heard.get_message(timeout=5)
+    assert message
+    assert b'"final"' in message["data"], "the obsolete partial published nothing, so the final is the first message"
+    heard.close()
+
+
+def test_no_partial_follows_the_final_it_belongs_to(queue: JobQueue) -> None:
+    queue.enqueue(final("s", 3))
+    assert queue.enqueue(partial("s", 9, segment=3)).status is EnqueueStatus.OBSOLETE
+    assert queue.enqueue(partial("s", 9, segment=2)).status is EnqueueStatus.OBSOLETE
+    assert queue.enqueue(partial("s", 9, segment=4)).status is EnqueueStatus.QUEUED
+    queue.complete(claim_one(queue), {}, decode_ms=5)
+    assert queue.enqueue(partial("s", 10, segment=3)).status is EnqueueStatus.OBSOLETE, "also when the final is done"
+
+
+def test_a_full_queue_refuses_partials_and_files_first_then_finals(redis_client: redis.Redis) -> None:
+    queue = JobQueue(redis_client, limits=QueueLimits(max_queued=4))
+    for number in range(4):
+        assert queue.enqueue(final(f"s{number}")).status is EnqueueStatus.QUEUED
+    assert queue.enqueue(partial("late")).status is EnqueueStatus.FULL
+    assert queue.enqueue(in_lane("file-1", Lane(Kind.FILE, 8))).status is EnqueueStatus.FULL
+    assert queue.enqueue(final("s4")).status is EnqueueStatus.QUEUED
+    assert queue.enqueue(final("s5")).status is EnqueueStatus.FULL
+    assert queue.job_state("s5:f:0") is None
+    assert redis_client.exists(queue.keys.session("s5"), queue.keys.session_jobs("s5")) == 0
+    assert queue.stats().counts["final:refused"] == 1
+    claim_one(queue)
+    assert queue.enqueue(final("s5")).status is EnqueueStatus.QUEUED
+
+
+def test_a_full_queue_still_extends_what_waits(redis_client: redis.Redis) -> None:
+    queue = JobQueue(redis_client, limits=QueueLimits(max_queued=1))
+    queue.enqueue(partial("s", 1))
+    assert queue.enqueue(partial("s", 2, 5.0)).status is EnqueueStatus.EXTENDED
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"id": "no spaces"}, r"id 'no spaces' must be 1 to 128 characters"),
+        ({"session": ""}, r"session '' must be"),
+        ({"front": 'quo"te'}, r"front 'quo\"te' must be"),
+        ({"segment": -1}, r"segment is -1"),
+        ({"start_byte": 5, "end_byte": 5}, r"bytes 5 to 5 are no audio; 0 <= start < end"),
+        ({"audio_s": 700.0}, r"no window for 700.0 s .* the longest is 600 s"),
+        ({"audio_s": float("nan")}, r"no window for nan s"),
+        ({"options": {"prompt": "x" * 20_000}}, r"options take \d+ bytes of JSON, at most 16384"),
+        ({"options": {"set": {1}}}, r"not JSON serializable"),
+    ],
+)
+def test_a_job_that_no_worker_could_decode_is_refused(queue: JobQueue, change: dict[str, object], said: str) -> None:
+    with pytest.raises(BadJob, match=said):
+        queue.enqueue(replace(final("s"), **change))  # type: ignore[arg-type]
+
+
+def test_cancelling_a_partial(queue: JobQueue) -> None:
+    assert not queue.cancel_partial("s")
+    queue.enqueue(partial("s", 1))
+    assert queue.cancel_partial("s")
+    assert queue.claim("w", "n1") == ()
+    queue.enqueue(partial("s", 2))
+    lease = claim_one(queue)
+    assert queue.cancel_partial("s")
+    assert queue.job_state("s:p:2") == "cancelled"
+    assert queue.enqueue(partial("s", 3)).status is EnqueueStatus.QUEUED, "the obsolete one no longer blocks"
+    assert queue.complete(lease, {}, decode_ms=5) is CompleteStatus.CANCELLED
+    assert not queue.claim("w", "n2")[0].job.id == "s:p:2"
+
+
+def test_a_cancelled_session_leaves_no_key(queue: JobQueue, redis_client: redis.Redis) -> None:
+    queue.enqueue(final("s", 0))
+    queue.complete(claim_one(queue), {"text": "done"}, decode_ms=5)
+    queue.enqueue(final("s", 1))
+    leased = claim_one(queue)
+    queue.enqueue(final("s", 2))
+    queue.enqueue(partial("s", 1, segment=3))
+    queue.enqueue(final("bystander"))
+    assert queue.cancel_session("s") == 3
+    assert queue.events("s") == ()
+    assert queue.complete(leased, {"text": "late"}, decode_ms=5) is CompleteStatus.CANCELLED
+    assert [record.job.id for record in queue.jobs()] == ["bystander:f:0"]
+    names = [name for name in redis_client.keys() if b":s" in name.rpartition(b"}")[2]]
+    assert [name for name in names if b"session-jobs:bystander" not in name and b"session:bystander" not in name] == []
+    assert queue.cancel_session("s") == 0
