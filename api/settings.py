@@ -81,7 +81,7 @@ class ApiSettings(QueueSettings):
     def _check(self) -> Self:
         if self.min_partial_audio_s > self.max_audio_s:
             raise ValueError(
-                f"HEARLINE_MIN_PARTIAL_AUDIO_S={self.min_partial_audio_s} exceeds "
+                f"no stream could have a partial: HEARLINE_MIN_PARTIAL_AUDIO_S={self.min_partial_audio_s} exceeds "
                 f"HEARLINE_MAX_AUDIO_S={self.max_audio_s}; lower the first or raise the second"
             )
         return self

@@ -91,7 +91,13 @@ def test_upgrade_accepts_without_extensions() -> None:
 
 
 @pytest.mark.parametrize(
-    "headers", [{"HTTP_SEC_WEBSOCKET_VERSION": "12"}, {"HTTP_UPGRADE": "h2c"}, {"HTTP_HOST": "a\x01b"}]
+    "headers",
+    [
+        {"HTTP_SEC_WEBSOCKET_VERSION": "12"},
+        {"HTTP_UPGRADE": "h2c"},
+        {"HTTP_HOST": "\xff"},
+        {"HTTP_X_LARGE": "x" * 200_000},
+    ],
 )
 def test_malformed_upgrade_is_refused_before_a_byte_is_written(headers: dict[str, str]) -> None:
     with pytest.raises(BadHandshake):
