@@ -12,7 +12,7 @@ the database that REDIS_URL names, if that is empty. docs/scheduling.md explains
     jobs_per_s.NAME        no-op jobs a second from end to end, one worker: hearline, rq, huey, saq
     jobs_per_s_other.NAME  the same under other conditions: hearline_batch_8 claims up to 8 jobs of a lane at once,
                            huey_no_result lets huey drop the result that all others store
-    job_us.NAME            what one job takes: to enqueue it, and to work it off
+    job_us.NAME            what one job takes: to enqueue it, to work it off, CPU of the process, CPU of Redis
     response_ms.clips.POLICY.{mean,p50,p90,p99}, response_ms.kinds.POLICY.KIND.{p50,p95}
                            simulated response times at load 0.95 and 0.9 (queueing/bench_order.py); no clock in them
     dispatch_ms.p50, p95   from the call of enqueue to the claim's return in an idle worker process
@@ -36,8 +36,8 @@ from typing import Any
 
 from queueing.bench_claims import Progress, claim_us, dispatch_ms, percentile, round_trips
 from queueing.bench_order import responses
-from queueing.bench_peers import CONTENDERS, FINISH_LIMIT_S, PEERS
-from queueing.bench_redis import BenchError, Summary, empty_redis
+from queueing.bench_peers import CONTENDERS, FINISH_LIMIT_S, PEERS, WARM_UP_JOBS, Times
+from queueing.bench_redis import BenchError, Summary, cpu_s, empty_redis
 from queueing.connect import connect
 from queueing.policies import POLICIES
 
@@ -89,16 +89,19 @@ def measure(url: str, plan: Plan, progress: Progress) -> dict[str, Any]:
 
 def _jobs(url: str, plan: Plan, progress: Progress, report: dict[str, Any], spread: dict[str, Any]) -> None:
     rates: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    stages: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENDERS}
+    costs: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
     client = connect(url)
     names = list(CONTENDERS)
     for repeat in range(plan.repeats):
         # interleaved, each repeat starting with another contender, so that a slow moment hits all alike
         for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
             client.flushdb()
-            enqueue_s, drain_s = _contend(name, url, plan.jobs)
-            rates[name].append(plan.jobs / (enqueue_s + drain_s))
-            stages[name].append((1e6 * enqueue_s / plan.jobs, 1e6 * drain_s / plan.jobs))
+            before = cpu_s(client)
+            times = _contend(name, url, plan.jobs)
+            server_s = (cpu_s(client) - before) * plan.jobs / (plan.jobs + WARM_UP_JOBS)
+            rates[name].append(plan.jobs / (times.enqueue_s + times.drain_s))
+            spent = {"enqueue": times.enqueue_s, "work": times.drain_s, "cpu": times.cpu_s, "redis_cpu": server_s}
+            costs[name].append({part: 1e6 * seconds / plan.jobs for part, seconds in spent.items()})
             progress(f"jobs: {name} {rates[name][-1]:.0f}/s ({repeat + 1} of {plan.repeats})")
     client.flushdb()
     client.close()
@@ -107,11 +110,8 @@ def _jobs(url: str, plan: Plan, progress: Progress, report: dict[str, Any], spre
     others = {name: Summary.of(values) for name, values in rates.items() if name not in alike}
     report["jobs_per_s_other"], spread["jobs_per_s_other"] = _split(others)
     report["job_us"] = {
-        name: {
-            "enqueue": round(Summary.of([enqueue for enqueue, _ in values]).median, 1),
-            "work": round(Summary.of([work for _, work in values]).median, 1),
-        }
-        for name, values in stages.items()
+        name: {part: round(Summary.of([value[part] for value in values]).median, 1) for part in values[0]}
+        for name, values in costs.items()
     }
 
 
@@ -134,7 +134,7 @@ def _kinds(count: int) -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
-def _contend(name: str, url: str, jobs: int) -> tuple[float, float]:
+def _contend(name: str, url: str, jobs: int) -> Times:
     run = subprocess.run(
         [sys.executable, "-m", "queueing.bench_peers", name, url, str(jobs)],
         capture_output=True,
@@ -144,8 +144,7 @@ def _contend(name: str, url: str, jobs: int) -> tuple[float, float]:
     )
     if run.returncode != 0:
         raise BenchError(f"{name} failed:\n{run.stderr[-2_000:]}")
-    times = json.loads(run.stdout.splitlines()[-1])
-    return float(times["enqueue_s"]), float(times["drain_s"])
+    return Times(**json.loads(run.stdout.splitlines()[-1]))
 
 
 def _split(figures: Mapping[Any, Summary]) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
@@ -183,15 +182,11 @@ def table(report: Mapping[str, Any]) -> str:
     if trips := report.get("round_trips"):
         lines += ["", "Round trips: " + ", ".join(f"{verb} {count:g}" for verb, count in trips.items())]
     if rates := report.get("jobs_per_s"):
-        lines += [
-            "",
-            "No-op jobs with one worker",
-            f"  {'':<18}{'jobs/s':>8}{'times':>8}{'enqueue us':>12}{'work us':>9}",
-        ]
+        parts = ("enqueue", "work", "cpu", "redis_cpu")
+        lines += ["", "No-op jobs with one worker; microseconds of each job", f"  {'':<17}" + _row(["jobs/s", *parts])]
         for name, rate in {**rates, **report["jobs_per_s_other"]}.items():
-            stage = report["job_us"][name]
-            ratio = rates["hearline"] / rate
-            lines.append(f"  {name:<18}{rate:>8.0f}{ratio:>8.2f}{stage['enqueue']:>12.0f}{stage['work']:>9.0f}")
+            cells = [f"{rate:.0f}", *(f"{report['job_us'][name][part]:.0f}" for part in parts)]
+            lines.append(f"  {name:<17}" + _row(cells))
     if dispatch := report.get("dispatch_ms"):
         lines += ["", f"Enqueue to claim in an idle worker: p50 {dispatch['p50']:.2f} ms, p95 {dispatch['p95']:.2f} ms"]
     if order := report.get("response_ms"):

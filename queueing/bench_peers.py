@@ -2,9 +2,10 @@
 
     python -m queueing.bench_peers CONTENDER REDIS_URL JOBS
 
-prints ``{"enqueue_s": ..., "drain_s": ..., "jobs": ...}``: the seconds to enqueue so many jobs, one call each, and then
-the seconds in which one worker finishes them all. A short warm-up goes before, so imports, connections and
-script loading are not counted. Each peer runs the way its documentation recommends for throughput:
+prints ``{"enqueue_s": ..., "drain_s": ..., "cpu_s": ...}``: the seconds to enqueue so many jobs, one call each, then
+the seconds in which one worker finishes them all, and this process's CPU seconds in both. A short warm-up goes before,
+so imports, connections and script loading are not counted. Each peer runs the way its documentation recommends for
+throughput:
 
 - rq: ``SimpleWorker`` (no fork for each job) in burst mode.
 - huey: ``PriorityRedisHuey`` (sorted set, BZPOPMIN), its consumer with one worker thread, no periodic tasks.
@@ -25,6 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from queueing.bench_claims import LIMITS, QUEUE, RESULT
@@ -36,6 +38,28 @@ from queueing.lane import Kind
 WARM_UP_JOBS = 50
 PEERS = ("rq", "huey", "saq")
 FINISH_LIMIT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds to enqueue, to finish all jobs, and of this process's CPU."""
+
+    enqueue_s: float
+    drain_s: float
+    cpu_s: float
+
+    @staticmethod
+    def between(began: Instant, queued: Instant, ended: Instant) -> Times:
+        """From three readings of `instant`."""
+        return Times(queued[0] - began[0], ended[0] - queued[0], ended[1] - began[1])
+
+
+Instant = tuple[float, float]
+
+
+def instant() -> Instant:
+    """(wall, CPU of this process) in seconds; differences only."""
+    return time.perf_counter(), time.process_time()
 
 
 class Unfinished(Exception):
@@ -50,33 +74,33 @@ def noop() -> dict[str, object]:
     return RESULT
 
 
-def run_rq(url: str, jobs: int) -> tuple[float, float]:
-    """Seconds to enqueue and to drain with rq."""
+def run_rq(url: str, jobs: int) -> Times:
+    """No-ops with rq."""
     import redis
     from rq import Queue, SimpleWorker
 
     client = redis.Redis.from_url(url)
     queue = Queue("bench", connection=client)
 
-    def once(count: int) -> tuple[float, float]:
+    def once(count: int) -> Times:
         worker: Any = SimpleWorker([queue], connection=client)
-        began = time.perf_counter()
+        began = instant()
         for _ in range(count):
             queue.enqueue("queueing.bench_peers.noop")
-        queued = time.perf_counter()
+        queued = instant()
         worker.work(burst=True, logging_level="ERROR")
-        ended = time.perf_counter()
+        ended = instant()
         worker.refresh()
         if (done := worker.successful_job_count) != count:
             raise Unfinished("rq", count, done)
-        return queued - began, ended - queued
+        return Times.between(began, queued, ended)
 
     once(WARM_UP_JOBS)
     return once(jobs)
 
 
-def run_huey(url: str, jobs: int, result: object = RESULT) -> tuple[float, float]:
-    """Seconds to enqueue and to drain with huey; a job returns ``result``, and only None is not stored."""
+def run_huey(url: str, jobs: int, result: object = RESULT) -> Times:
+    """No-ops with huey; a job returns ``result``, and only None is not stored."""
     from huey import PriorityRedisHuey
 
     huey = PriorityRedisHuey("bench", url=url)
@@ -92,34 +116,34 @@ def run_huey(url: str, jobs: int, result: object = RESULT) -> tuple[float, float
 
     task: Callable[[], Any] = huey.task()(count_down)
 
-    def once(count: int) -> tuple[float, float]:
+    def once(count: int) -> Times:
         nonlocal left
         left = count
         finished.clear()
         consumer = huey.create_consumer(workers=1, worker_type="thread", periodic=False)
-        began = time.perf_counter()
+        began = instant()
         for _ in range(count):
             task()
-        queued = time.perf_counter()
+        queued = instant()
         consumer.start()
         if not finished.wait(FINISH_LIMIT_S):
             raise Unfinished("huey", count, count - left)
-        ended = time.perf_counter()
+        ended = instant()
         consumer.stop(graceful=True)
-        return queued - began, ended - queued
+        return Times.between(began, queued, ended)
 
     once(WARM_UP_JOBS)
     return once(jobs)
 
 
-def run_saq(url: str, jobs: int) -> tuple[float, float]:
-    """Seconds to enqueue and to drain with saq."""
+def run_saq(url: str, jobs: int) -> Times:
+    """No-ops with saq."""
     from saq import Queue, Worker
 
     async def empty(_context: object) -> object:
         return RESULT
 
-    async def once(count: int) -> tuple[float, float]:
+    async def once(count: int) -> Times:
         queue = Queue.from_url(url, name="bench")
         await queue.connect()
         # a starting worker sweeps, at most once a minute, and takes jobs between "moved" and "active" for stuck
@@ -135,28 +159,28 @@ def run_saq(url: str, jobs: int) -> tuple[float, float]:
         worker = Worker(
             queue, [("noop", empty)], after_process=count_down, dequeue_timeout=0.2, shutdown_grace_period_s=1
         )
-        began = time.perf_counter()
+        began = instant()
         await asyncio.gather(*(queue.enqueue("noop") for _ in range(count)))
-        queued = time.perf_counter()
+        queued = instant()
         serving = asyncio.create_task(worker.start())
         await asyncio.wait_for(finished.wait(), FINISH_LIMIT_S)
-        ended = time.perf_counter()
+        ended = instant()
         worker.event.set()
         await serving
         await queue.disconnect()
-        return queued - began, ended - queued
+        return Times.between(began, queued, ended)
 
     asyncio.run(once(WARM_UP_JOBS))
     return asyncio.run(once(jobs))
 
 
-def run_hearline(url: str, jobs: int, batch: int = 1) -> tuple[float, float]:
-    """Seconds to enqueue and to drain with Hearline: finals of ten segments a session, up to ``batch`` a claim."""
+def run_hearline(url: str, jobs: int, batch: int = 1) -> Times:
+    """No-ops with Hearline: finals of ten segments a session, up to ``batch`` a claim."""
     client = connect(url)
     queue = JobQueue(client, QUEUE, LIMITS)
 
-    def once(name: str, count: int) -> tuple[float, float]:
-        began = time.perf_counter()
+    def once(name: str, count: int) -> Times:
+        began = instant()
         for number in range(count):
             session, segment = f"{name}{number // 10}", number % 10
             job = NewJob(
@@ -171,7 +195,7 @@ def run_hearline(url: str, jobs: int, batch: int = 1) -> tuple[float, float]:
             )
             if queue.enqueue(job).status is not EnqueueStatus.QUEUED:
                 raise Unfinished("hearline", count, 0)
-        queued = time.perf_counter()
+        queued = instant()
         done = claims = 0
         while done < count:
             claims += 1
@@ -182,14 +206,14 @@ def run_hearline(url: str, jobs: int, batch: int = 1) -> tuple[float, float]:
                 if queue.complete(lease, RESULT, decode_ms=0.0) is not CompleteStatus.DONE:
                     raise Unfinished("hearline", count, done)
                 done += 1
-        ended = time.perf_counter()
-        return queued - began, ended - queued
+        ended = instant()
+        return Times.between(began, queued, ended)
 
     once("warm", WARM_UP_JOBS)
     return once("run", jobs)
 
 
-CONTENDERS: dict[str, Callable[[str, int], tuple[float, float]]] = {
+CONTENDERS: dict[str, Callable[[str, int], Times]] = {
     "hearline": run_hearline,
     "rq": run_rq,
     "huey": run_huey,
@@ -203,8 +227,7 @@ def main(arguments: list[str]) -> None:
     """Run one contender and print its times as JSON."""
     name, url, jobs = arguments[0], arguments[1], int(arguments[2])
     logging.disable(logging.WARNING)
-    enqueue_s, drain_s = CONTENDERS[name](url, jobs)
-    sys.stdout.write(json.dumps({"enqueue_s": enqueue_s, "drain_s": drain_s, "jobs": jobs}) + "\n")
+    sys.stdout.write(json.dumps(asdict(CONTENDERS[name](url, jobs))) + "\n")
 
 
 if __name__ == "__main__":

@@ -89,6 +89,12 @@ def script_time(client: redis.Redis) -> tuple[int, int]:
     return sum(int(row["calls"]) for row in rows), sum(int(row["usec"]) for row in rows)
 
 
+def cpu_s(client: redis.Redis) -> float:
+    """CPU seconds of the server since its start."""
+    cpu = client.info("cpu")
+    return float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])
+
+
 def blocked_clients(client: redis.Redis) -> int:
     """How many clients wait in a blocking command now."""
     return int(client.info("clients")["blocked_clients"])
