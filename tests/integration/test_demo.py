@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.demo import Demo, Stage
+from ops.demo_show import Demo, Stage
 from ops.errors import Failed, Missing, WrongUse
 from ops.redis_server import free_port
 from ops.run_file import run_file
@@ -79,7 +79,7 @@ def test_it_says_that_the_model_is_loaded_while_it_is(tmp_path: Path) -> None:
     hold = tmp_path / "hold"
     hold.touch()
     theatre = Theatre(tmp_path, STAND_IN_HOLD=str(hold))
-    watcher = once(lambda: "load the model (no worker has loaded" in theatre.progress.getvalue(), hold.unlink)
+    watcher = once(lambda: "a worker to load the model" in theatre.progress.getvalue(), hold.unlink)
     assert theatre.demo.run(None) == 4
     watcher.join()
 
@@ -110,7 +110,9 @@ def test_an_interrupt_during_the_stream_stops_all_of_it(tmp_path: Path) -> None:
 def test_a_service_that_does_not_come_up_is_shown_by_its_last_lines(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    theatre = Theatre(tmp_path, worker="settings", REDIS_URL="")
+    hold = tmp_path / "hold"
+    hold.touch()
+    theatre = Theatre(tmp_path, worker="settings", STAND_IN_HOLD=str(hold))
     with pytest.raises(WrongUse, match="exit status 2"):
         theatre.demo.run(None)
     assert "no such flavour" in capfd.readouterr().out
