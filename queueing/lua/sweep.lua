@@ -33,16 +33,16 @@ local dead, counts, batch, front_prefix = KEYS[11], KEYS[12], tonumber(ARGV[2]),
 local events_ttl_ms, max_events, job_ttl_ms = ARGV[7], ARGV[8], ARGV[9]
 local dead_ttl_ms, max_dead = tonumber(ARGV[10]), tonumber(ARGV[11])
 -- @include now wake lanes lane_names jobs leave deliver give_up requeue
-local now = redis_now(ARGV[1])
 local waiting = jobs_waiting()
 if not waiting then return {'NOPOLICY'} end
+if waiting == 0 and redis.call('ZCARD', leases) == 0 then return {'OK', 0, 0, 0, 0, 0, 0} end
 -- A session that is gone may leave a partial whose hash expired while nobody swept: a few are looked at in each sweep.
 local some = redis.call('HRANDFIELD', open_partial, 10, 'WITHVALUES')
 for at = 1, #some, 2 do
   if redis.call('EXISTS', job_prefix .. some[at + 1]) == 0 then redis.call('HDEL', open_partial, some[at]) end
 end
+local now = redis_now(ARGV[1])
 local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, batch)
-if #expired == 0 and waiting == 0 then return {'OK', 0, 0, 0, 0, redis.call('ZCARD', leases), 0} end
 local done = {requeued = 0, dead = 0, dropped = 0}
 
 for _, id in ipairs(expired) do
