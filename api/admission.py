@@ -74,6 +74,7 @@ class Admission:
         process_streams: int,
         new_session: Callable[[], str],
         redis_error: Callable[[], str],
+        release_slot: Callable[[str], None],
     ) -> None:
         self._slots = slots
         self._metrics = metrics
@@ -81,6 +82,7 @@ class Admission:
         self._process_streams = process_streams
         self._new_session = new_session
         self._redis_error = redis_error
+        self._release_slot = release_slot
         self._lock = threading.Lock()
         self._running = 0
         self._open = 0
@@ -153,10 +155,7 @@ class Admission:
         with self._lock:
             self._running -= 1
         self._metrics.active.dec()
-        try:
-            self._slots.release(session)
-        except QueueUnavailable:
-            self._metrics.redis_failures.labels("release_slot").inc()  # the slot expires by itself
+        self._release_slot(session)
 
     def _refuse(self, refusal: Refusal) -> Response:
         self._metrics.rejected.labels(refusal.reason).inc()

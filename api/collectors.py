@@ -16,11 +16,12 @@ from queueing.clock import Clock
 from queueing.errors import QueueError
 
 CACHE_S = 1.0
+LOCK_WAIT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class LaneView:
-    """One lane that is in use."""
+    """One lane; an empty one has depth 0 and age 0."""
 
     kind: str
     window_s: int
@@ -60,15 +61,23 @@ class QueueReader:
         self._read_at_s = 0.0
 
     def view(self) -> QueueView | None:
-        """The queue, at most `CACHE_S` old; None while Redis does not answer."""
-        with self._lock:
+        """The queue, at most `CACHE_S` old (older while another thread waits for Redis); None while Redis does not
+        answer."""
+        if not self._lock.acquire(timeout=LOCK_WAIT_S):
+            return self._view  # Redis hangs: one thread waits for it, not every scraper's
+        try:
             if self._view is None or self._clock.monotonic() - self._read_at_s > CACHE_S:
-                try:
-                    self._view = self._read()
-                except (QueueError, redis.RedisError):
-                    self._view = None
+                self._view = self._read_now()
                 self._read_at_s = self._clock.monotonic()
             return self._view
+        finally:
+            self._lock.release()
+
+    def _read_now(self) -> QueueView | None:
+        try:
+            return self._read()
+        except (QueueError, redis.RedisError):
+            return None
 
 
 class QueueCollector(Collector):

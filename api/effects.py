@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import structlog
-
+from api.cleaner import Cleaner
 from api.metrics import StreamMetrics
 from api.pulse import Pulse
 from api.socket import EndCause, SocketEnded, StreamSocket
@@ -40,7 +40,6 @@ FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 0.5
 
 Answer = TypeVar("Answer")
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,7 @@ class Ports:
     clock: Clock
     metrics: StreamMetrics
     pulse: Pulse
+    cleaner: Cleaner
     pause: Callable[[float], object]
 
 
@@ -95,10 +95,9 @@ class EffectRunner:
             case ReadEvents():
                 self._read_events(effect)
             case CancelPartial():
-                self._best_effort("cancel_partial", lambda: self._ports.queue.cancel_partial(self._id))
+                self._cancel_partial()
             case CancelSession():
-                self._best_effort("cancel_session", lambda: self._ports.queue.cancel_session(self._id))
-                self._best_effort("delete_audio", lambda: self._ports.buffer.delete(self._id))
+                self._ports.cleaner.end_session(self._id)
             case OpenBuffer():
                 self._open_buffer(effect)
             case Close():
@@ -202,12 +201,10 @@ class EffectRunner:
                 self._ports.pause(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _best_effort(self, operation: str, call: Callable[[], object]) -> None:
-        try:
-            self._once(operation, call)
-        except QueueUnavailable as error:
-            # What is left behind expires, and workers find that nobody waits for it.
-            log.warning("cleanup_failed", session=self._id, operation=operation, error=str(error))
+    def _cancel_partial(self) -> None:
+        # Best effort: the session drops the result of a partial that is not wanted any more.
+        with contextlib.suppress(QueueUnavailable):
+            self._once("cancel_partial", lambda: self._ports.queue.cancel_partial(self._id))
 
     def _now(self) -> float:
         return self._ports.clock.monotonic()

@@ -60,6 +60,8 @@ class PulseSources:
     redis_time_ms: Callable[[], int]
     refresh_slots: Callable[[Collection[str]], object]
     live_sessions: Callable[[], Collection[str]]
+    catch_up: Callable[[], None]
+    """Called when Redis has answered, for what waited for that."""
     report: Callable[[], None]
     """Called at every pulse, to update gauges."""
 
@@ -108,6 +110,11 @@ class Pulse:
         return snapshot.error
 
     @property
+    def known_redis_error(self) -> str:
+        """As `redis_error`, but empty until Redis was asked for the first time."""
+        return self.redis_error if self._snapshot is not None else ""
+
+    @property
     def policy(self) -> str:
         return self._snapshot.policy if self._snapshot else "unknown"
 
@@ -148,9 +155,13 @@ class Pulse:
                 log.info("workers_alive" if alive else "workers_gone", workers=len(workers))
                 self._alive = alive
                 self._on_workers(alive)
+            self._sources.catch_up()
         self._sources.report()
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.beat()
+            try:
+                self.beat()
+            except Exception:  # whatever a foreign worker wrote into its record: readiness must not freeze on it
+                log.exception("pulse_failed")
             self._stop.wait(PULSE_S)

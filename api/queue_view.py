@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from api.collectors import QueueView
+from api.collectors import LaneView, QueueView
 from api.pulse import WorkerView
 from queueing.job_queue import JobQueue
 from queueing.registry import WorkerInfo
@@ -47,6 +47,22 @@ def redis_time_ms(client: redis.Redis) -> int:
 
 def queue_view(queue: JobQueue, slots: StreamSlots) -> QueueView:
     """Everything the collectors show of the queue. Raises `QueueUnavailable`."""
+    stats = queue.stats()
     return QueueView(
-        policy=queue.policy().name, lanes=(), leased=0, dead=0, streams=slots.count(), outcomes={}, costs_ms={}
+        policy=stats.policy.name,
+        lanes=tuple(
+            LaneView(lane.lane.kind.value, lane.lane.window_s, lane.depth, (lane.oldest_age_ms or 0) / 1000)
+            for lane in stats.lanes
+        ),
+        leased=len(stats.leases),
+        dead=stats.dead,
+        streams=slots.count(),
+        outcomes={_pair(name): count for name, count in stats.counts.items()},
+        costs_ms={(lane.lane.kind.value, lane.lane.window_s): lane.cost_ms for lane in stats.lanes if lane.learned},
     )
+
+
+def _pair(name: str) -> tuple[str, str]:
+    """``KIND:OUTCOME`` as two labels."""
+    kind, _, outcome = name.partition(":")
+    return kind, outcome

@@ -15,6 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from api.admission import Admission
 from api.app import create_app
+from api.cleaner import Cleaner
 from api.collectors import ProcessCollector, QueueCollector, QueueReader
 from api.effects import Ports
 from api.metrics import StreamMetrics
@@ -52,18 +53,22 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
             redis_time_ms=lambda: redis_time_ms(client),
             refresh_slots=slots.refresh,
             live_sessions=streams.sessions,
+            catch_up=lambda: cleaner.catch_up(),  # noqa: PLW0108 - made below, of the pulse
             report=streams.report,
         ),
         clock,
         streams.on_workers,
     )
+    buffer = AudioBuffer(client, AUDIO_TTL_S)
+    cleaner = Cleaner(queue, buffer, slots, metrics, redis_error=lambda: pulse.known_redis_error)
     stopping = threading.Event()
     ports = Ports(
         queue=queue,
-        buffer=AudioBuffer(client, AUDIO_TTL_S),
+        buffer=buffer,
         clock=clock,
         metrics=metrics,
         pulse=pulse,
+        cleaner=cleaner,
         pause=stopping.wait,
     )
     admission = Admission(
@@ -72,7 +77,8 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         max_streams=settings.max_streams,
         process_streams=settings.process_streams,
         new_session=lambda: secrets.token_urlsafe(12),
-        redis_error=lambda: pulse.redis_error,
+        redis_error=lambda: pulse.known_redis_error,
+        release_slot=cleaner.release_slot,
     )
     service = StreamService(settings, ports, admission, streams, listener, front=front, stopping=stopping)
     reader = QueueReader(lambda: queue_view(queue, slots), clock)
