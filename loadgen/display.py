@@ -79,9 +79,8 @@ class TextDisplay:
                 self._line(f"[{clock_time(message.start_s)} - {clock_time(message.end_s)}] {text}")
                 if message.words:
                     self._line("    " + " ".join(f"{printable(w.text).strip()}@{w.start_s:.2f}" for w in message.words))
-            case Error():
-                kind = "error" if message.fatal else "note"
-                self.note(f"{kind} from the service ({printable(message.code)}): {printable(message.message)}")
+            case Error(fatal=False):  # a fatal one ends the stream and is in its summary
+                self.note(f"note from the service ({printable(message.code)}): {printable(message.message)}")
             case _:
                 pass
 
