@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
-from redis.client import PubSub
 
 from queueing.errors import BadJob
 from queueing.job import CompleteStatus, Delivery
 from queueing.job_queue import JobQueue, QueueLimits
-from queueing.keys import front_channel
 from queueing.lane import Kind, Lane
+from tests.support.queue_ears import Ears
 from tests.support.queue_jobs import START_MS, claim_one, final, partial
 
 
@@ -23,35 +23,17 @@ def queue(redis_client: redis.Redis) -> JobQueue:
 
 
 @pytest.fixture
-def heard(redis_client: redis.Redis) -> Iterator[PubSub]:
-    subscription = redis_client.pubsub(ignore_subscribe_messages=True)
-    subscription.subscribe(front_channel("front-1"))
-    subscription.get_message(timeout=5)
-    yield subscription
-    subscription.close()
+def ears(redis_client: redis.Redis) -> Iterator[Ears]:
+    with Ears(redis_client) as subscription:
+        yield subscription
 
 
-def deliveries(heard: PubSub, queue: JobQueue) -> list[Delivery]:
-    """Everything published so far: a last partial of another session marks the end."""
-    queue.enqueue(partial("mark", 1))
-    while (lease := claim_one(queue)).job.session != "mark":
-        pass
-    queue.complete(lease, {}, decode_ms=1)
-    found = []
-    while message := heard.get_message(timeout=5):
-        delivery = Delivery.from_wire(message["data"])
-        if delivery.session == "mark":
-            return found
-        found.append(delivery)
-    raise AssertionError("the mark was not heard")
-
-
-def test_a_final_is_published_and_kept(queue: JobQueue, heard: PubSub) -> None:
+def test_a_final_is_published_and_kept(queue: JobQueue, ears: Ears) -> None:
     queue.enqueue(final("s", 4, 3.25), now_ms=START_MS)
     lease = claim_one(queue, now_ms=START_MS + 40)
     result = {"text": 'He said "ü"\n', "language": "en", "words": [{"text": "He", "start_s": 0.5}]}
     assert queue.complete(lease, result, decode_ms=120.6, now_ms=START_MS + 200) is CompleteStatus.DONE
-    (published,) = deliveries(heard, queue)
+    (published,) = ears.heard()
     assert published == Delivery(
         event_id=published.event_id,
         session="s",
@@ -78,36 +60,35 @@ def test_the_script_writes_the_json_that_python_writes(queue: JobQueue, redis_cl
     queue.complete(claim_one(queue), {"text": "a"}, decode_ms=1, now_ms=START_MS)
     queue.enqueue(final("s", 1), now_ms=START_MS)
     queue.fail(claim_one(queue), "decode_failed", 'quote " slash / back \\ tab \t', retry=False, now_ms=START_MS)
-    for delivery, (_, fields) in zip(
-        queue.events("s"), redis_client.xrange(queue.keys.events("s")), strict=True
-    ):
+    stored: Any = redis_client.xrange(queue.keys.events("s"))
+    for delivery, (_, fields) in zip(queue.events("s"), stored, strict=True):
         assert json.loads(fields[b"body"]) == json.loads(delivery.body())
         assert list(json.loads(fields[b"body"])) == list(json.loads(delivery.body()))
 
 
-def test_a_partial_is_published_but_not_kept(queue: JobQueue, heard: PubSub) -> None:
+def test_a_partial_is_published_but_not_kept(queue: JobQueue, ears: Ears) -> None:
     queue.enqueue(partial("s", 7))
     queue.complete(claim_one(queue), {"text": "so far"}, decode_ms=1)
-    (published,) = deliveries(heard, queue)
+    (published,) = ears.heard()
     assert (published.event_id, published.kind, published.job) == (None, Kind.PARTIAL, "s:p:7")
     assert published.result == {"text": "so far"}
     assert queue.events("s") == ()
 
 
 @pytest.mark.parametrize("job", [final("s"), partial("s", 1)], ids=["final", "partial"])
-def test_completing_again_after_a_lost_reply_publishes_nothing(queue: JobQueue, heard: PubSub, job: object) -> None:
+def test_completing_again_after_a_lost_reply_publishes_nothing(queue: JobQueue, ears: Ears, job: object) -> None:
     queue.enqueue(job)  # type: ignore[arg-type]
     lease = claim_one(queue)
     for text in ("first", "again", "and again"):
         assert queue.complete(lease, {"text": text}, decode_ms=1) is CompleteStatus.DONE
-    assert [delivery.result for delivery in deliveries(heard, queue)] == [{"text": "first"}]
+    assert [delivery.result for delivery in ears.heard()] == [{"text": "first"}]
     assert len(queue.events("s")) <= 1
 
 
-def test_only_the_owning_front_end_hears_it(queue: JobQueue, heard: PubSub) -> None:
+def test_only_the_owning_front_end_hears_it(queue: JobQueue, ears: Ears) -> None:
     queue.enqueue(final("elsewhere", front="front-2"))
     queue.complete(claim_one(queue), {}, decode_ms=1)
-    assert deliveries(heard, queue) == []
+    assert ears.heard() == []
 
 
 def test_events_are_read_from_where_one_left_off(queue: JobQueue) -> None:

@@ -11,6 +11,7 @@ from queueing.errors import BadJob
 from queueing.job import CompleteStatus, Enqueued, EnqueueStatus
 from queueing.job_queue import JobQueue, QueueLimits
 from queueing.lane import Kind, Lane
+from tests.support.queue_ears import Ears, key_names
 from tests.support.queue_jobs import START_MS, claim_one, final, in_lane, partial
 
 
@@ -82,15 +83,10 @@ def test_a_final_makes_the_partial_being_decoded_obsolete(queue: JobQueue, redis
     lease = claim_one(queue)
     assert queue.enqueue(final("s")) == Enqueued(EnqueueStatus.QUEUED, superseded=False)
     assert queue.renew([lease]) == (lease,)
-    heard = redis_client.pubsub()
-    heard.subscribe("hl:front:front-1")
-    heard.get_message(timeout=5)
-    assert queue.complete(lease, {"text": "late"}, decode_ms=5) is CompleteStatus.CANCELLED
-    queue.complete(claim_one(queue), {"text": "final"}, decode_ms=5)
-    message = heard.get_message(timeout=5)
-    assert message
-    assert b'"final"' in message["data"], "the obsolete partial published nothing, so the final is the first message"
-    heard.close()
+    with Ears(redis_client) as ears:
+        assert queue.complete(lease, {"text": "late"}, decode_ms=5) is CompleteStatus.CANCELLED
+        queue.complete(claim_one(queue), {"text": "final"}, decode_ms=5)
+        assert [delivery.job for delivery in ears.heard()] == ["s:f:0"], "the obsolete partial published nothing"
 
 
 def test_no_partial_follows_the_final_it_belongs_to(queue: JobQueue) -> None:
@@ -153,7 +149,7 @@ def test_cancelling_a_partial(queue: JobQueue) -> None:
     assert queue.job_state("s:p:2") == "cancelled"
     assert queue.enqueue(partial("s", 3)).status is EnqueueStatus.QUEUED, "the obsolete one no longer blocks"
     assert queue.complete(lease, {}, decode_ms=5) is CompleteStatus.CANCELLED
-    assert not queue.claim("w", "n2")[0].job.id == "s:p:2"
+    assert [job.job.id for job in queue.claim("w", "n2")] == ["s:p:3"]
 
 
 def test_a_cancelled_session_leaves_no_key(queue: JobQueue, redis_client: redis.Redis) -> None:
@@ -168,6 +164,7 @@ def test_a_cancelled_session_leaves_no_key(queue: JobQueue, redis_client: redis.
     assert queue.events("s") == ()
     assert queue.complete(leased, {"text": "late"}, decode_ms=5) is CompleteStatus.CANCELLED
     assert [record.job.id for record in queue.jobs()] == ["bystander:f:0"]
-    names = [name for name in redis_client.keys() if b":s" in name.rpartition(b"}")[2]]
-    assert [name for name in names if b"session-jobs:bystander" not in name and b"session:bystander" not in name] == []
+    assert [
+        name for name in key_names(redis_client) if "bystander" not in name and ":s" in name.replace(":session", "")
+    ] == []
     assert queue.cancel_session("s") == 0

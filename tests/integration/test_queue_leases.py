@@ -13,6 +13,7 @@ from queueing.job import CompleteStatus, EnqueueStatus
 from queueing.job_queue import JobQueue, QueueLimits, SweepReport
 from queueing.lane import Kind, Lane
 from queueing.limits import SWEEP_BATCH
+from tests.support.queue_ears import Ears
 from tests.support.queue_jobs import START_MS, claim_one, final, in_lane, nonce, partial
 
 LIMITS = QueueLimits(lease_ms=10_000, max_attempts=3)
@@ -205,20 +206,16 @@ def test_a_sweep_stops_at_its_bound_and_says_that_there_is_more(queue: JobQueue)
 def test_a_partial_that_waited_too_long_is_dropped_and_its_session_told(
     queue: JobQueue, redis_client: redis.Redis
 ) -> None:
-    heard = redis_client.pubsub()
-    heard.subscribe("hl:front:front-1")
-    heard.get_message(timeout=5)
     queue.enqueue(partial("s", 1), now_ms=START_MS)
     queue.enqueue(final("t"), now_ms=START_MS)
-    assert queue.sweep(now_ms=START_MS + LIMITS.stale_partial_ms - 1).dropped_partials == 0
-    assert queue.sweep(now_ms=START_MS + LIMITS.stale_partial_ms).dropped_partials == 1
-    message = heard.get_message(timeout=5)
-    assert message
-    assert b'"outcome":"dead"' in message["data"]
-    assert b'"code":"timeout"' in message["data"]
+    with Ears(redis_client) as ears:
+        assert queue.sweep(now_ms=START_MS + LIMITS.stale_partial_ms - 1).dropped_partials == 0
+        assert queue.sweep(now_ms=START_MS + LIMITS.stale_partial_ms).dropped_partials == 1
+        (told,) = ears.heard()
+    assert (told.job, told.outcome, told.event_id, told.queue_ms) == ("s:p:1", "dead", None, LIMITS.stale_partial_ms)
+    assert told.error == {"code": "timeout", "message": f"it waited over {LIMITS.stale_partial_ms} ms"}
     assert queue.stats().counts["partial:stale"] == 1
     assert queue.enqueue(partial("s", 2)).status is EnqueueStatus.QUEUED
-    heard.close()
 
 
 def test_a_final_that_nobody_can_take_dies_loudly_before_its_record_expires(queue: JobQueue) -> None:

@@ -16,17 +16,10 @@ from queueing.policies import POLICIES, get_policy
 from queueing.policy import Load
 from queueing.policy_store import PolicyStore
 from queueing.scripts import Scripts
+from tests.support.queue_ears import scores
 from tests.support.queue_jobs import START_MS, claim_one, final, in_lane, nonce, partial
 
 LANE = Lane(Kind.FINAL, 5)
-
-
-def scores(client: redis.Redis, queue: JobQueue) -> dict[str, float]:
-    return {
-        job_id.decode(): score
-        for lane in all_lanes()
-        for job_id, score in client.zrange(queue.keys.lane(lane), 0, -1, withscores=True)
-    }
 
 
 def test_the_first_process_installs_its_policy_and_the_others_follow(redis_client: redis.Redis) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -11,9 +11,10 @@ from redis.connection import Connection
 
 from queueing.connect import connect
 from queueing.errors import QueueUnavailable
-from queueing.job import CompleteStatus, EnqueueStatus
+from queueing.job import CompleteStatus, EnqueueStatus, LeasedJob
 from queueing.job_queue import JobQueue, QueueLimits
 from queueing.lane import all_lanes
+from tests.support.queue_ears import key_names
 from tests.support.queue_jobs import START_MS, claim_one, final, in_lane, nonce, partial
 
 
@@ -30,9 +31,9 @@ class Trips:
 
 
 @pytest.fixture
-def trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trips]:
+def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
     seen = Trips()
-    send = Connection.send_packed_command
+    send: Callable[..., object] = Connection.send_packed_command
 
     def counting(self: Connection, *args: object, **kwargs: object) -> object:
         seen.count += 1
@@ -49,7 +50,7 @@ def test_enqueue_claim_and_complete_take_one_round_trip_each(redis_client: redis
     assert trips.of(lambda: queue.enqueue(partial("s", 1))) == 1
     assert trips.of(lambda: queue.enqueue(partial("s", 2, 9.0))) == 1
     assert trips.of(lambda: queue.enqueue(final("s"))) == 1
-    held = []
+    held: list[LeasedJob] = []
     assert trips.of(lambda: held.extend(queue.claim("w", nonce(), max_jobs=8))) == 1
     assert trips.of(lambda: queue.complete(held[0], {"text": "a"}, decode_ms=1)) == 1
     assert trips.of(lambda: queue.claim("w", nonce())) == 1
@@ -105,7 +106,7 @@ def test_every_key_lies_in_the_queues_own_slot(redis_client: redis.Redis) -> Non
     queue.complete(claim_one(queue), {}, decode_ms=1)
     queue.fail(claim_one(queue), "decode_failed", "x", retry=False)
     claim_one(queue)
-    names = [name.decode() for name in redis_client.keys()]
+    names = key_names(redis_client)
     assert len(names) > 12
     assert all(name.startswith("hl:{q:blue}:") for name in names)
 
