@@ -19,7 +19,7 @@ import click
 
 from ops.demo_show import Demo, Stage
 from ops.errors import Missing
-from ops.procfile import TETHER
+from ops.procfile import TETHER, python_module
 from ops.readiness import local_url
 from ops.redis_server import free_port
 from ops.run_file import run_file
@@ -100,7 +100,7 @@ def demo(
     port = _choose_port(settings, port)
     url = local_url(settings.host, port)
     state = run_file(runtime.environment)
-    hearline = [sys.executable, "-m", "ops.cli"]
+    hearline = python_module("ops.cli")
     tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())] if sys.platform == "linux" else []
     try:
         state.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

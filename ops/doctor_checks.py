@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from ops.procfile import python_module
 from ops.readiness import State, ask
 from ops.redis_server import NoRedis, find_server
 from ops.run_file import RunRecord
@@ -114,7 +115,7 @@ def _redis_version(version: str, where: str) -> Finding:
 
 def check_model(environment: Mapping[str, str]) -> Finding:
     """The worker's own check of its model and settings, if this installation's worker offers one."""
-    command = [sys.executable, "-m", "workers", "--check"]
+    command = [*python_module("workers"), "--check"]
     try:
         run = subprocess.run(
             command, capture_output=True, text=True, timeout=MODEL_CHECK_S, check=False, env=dict(environment)

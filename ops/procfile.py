@@ -20,7 +20,10 @@ from ops.errors import Missing, WrongUse
 BUILT_IN = {"web": "python -m api", "worker": "python -m workers"}
 """The Procfile of the project; a test compares the two."""
 
-PROJECT_PROCFILE = Path(__file__).resolve().parent.parent / "Procfile"
+ROOT = Path(__file__).resolve().parent.parent
+"""The folder that holds the packages: the project, or site-packages."""
+
+PROJECT_PROCFILE = ROOT / "Procfile"
 
 MOST_OF_A_KIND = 256
 
@@ -50,6 +53,11 @@ class ProcessSpec:
     @property
     def kind(self) -> str:
         return self.name.rpartition(".")[0]
+
+
+def python_module(name: str) -> list[str]:
+    """The command that runs a module of this installation, also where the current folder has one of that name."""
+    return [sys.executable, *([] if Path.cwd() == ROOT else ["-P"]), "-m", name]
 
 
 def read_table(procfile: Path | None) -> tuple[dict[str, str], Path | None]:

@@ -155,6 +155,9 @@ class Service:
             "PROMETHEUS_MULTIPROC_DIR": metrics_dir,
             "PYTHONUNBUFFERED": "1",
         }
+        if self._plan.folder is None:
+            # The built-in table runs wherever the user is: a folder there named "api" is not ours.
+            added["PYTHONSAFEPATH"] = "1"
         return expand(
             self._plan.table,
             self._plan.counts,

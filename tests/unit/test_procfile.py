@@ -10,7 +10,7 @@ import pytest
 
 from ops import procfile
 from ops.errors import Missing, WrongUse
-from ops.procfile import BUILT_IN, PROJECT_PROCFILE, expand, parse_counts, read_table, shell_line
+from ops.procfile import BUILT_IN, PROJECT_PROCFILE, expand, parse_counts, python_module, read_table, shell_line
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,3 +101,14 @@ def test_python_is_the_one_that_runs_this() -> None:
         subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True).stdout.strip()
         == sys.executable
     )
+
+
+def test_a_folder_of_the_same_name_is_not_run_by_accident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("ops", "api"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise SystemExit('the wrong package')")
+    monkeypatch.chdir(tmp_path)
+    run = subprocess.run([*python_module("ops.cli"), "--version"], capture_output=True, text=True, check=False)
+    assert run.stdout.startswith("hearline "), run.stderr
+    monkeypatch.chdir(ROOT)
+    assert "-P" not in python_module("ops.cli"), "a checkout that is not installed runs from its own folder"
