@@ -11,7 +11,8 @@ from typing import TypeVar
 from api.cleaner import Cleaner
 from api.metrics import StreamMetrics
 from api.pulse import Pulse
-from api.socket import EndCause, SocketEnded, StreamSocket
+from api.socket import StreamSocket
+from api.socket_types import EndCause, SocketEnded
 from queueing.clock import Clock
 from queueing.errors import QueueUnavailable
 from queueing.job import Delivery

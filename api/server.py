@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import selectors
@@ -19,7 +20,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+import structlog
 from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from api.settings import ApiSettings
@@ -136,6 +139,20 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
             os._exit(0)
 
 
+class EventLogger(Logger):  # type: ignore[misc]
+    """gunicorn's messages as structured lines like all others."""
+
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        self.error_log.handlers = [_Forward()]
+        self.error_log.propagate = False
+
+
+class _Forward(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().log(record.levelno, "gunicorn", message=record.getMessage(), exc_info=record.exc_info)
+
+
 class StreamServer(BaseApplication):  # type: ignore[misc]
     """The gunicorn application: ``load`` builds the WSGI application in each worker process after the fork."""
 
@@ -162,6 +179,7 @@ class StreamServer(BaseApplication):  # type: ignore[misc]
             "backlog": 512,
             "graceful_timeout": math.ceil(settings.drain_s + STOP_MARGIN_S),
             "loglevel": "debug" if settings.log_level == "debug" else "warning",
+            "logger_class": EventLogger,
             "proc_name": "hearline-web",
             "control_socket_disable": True,
             "child_exit": lambda _server, worker: self._process_ended(worker.pid),

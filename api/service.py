@@ -13,7 +13,8 @@ from api.mailbox import Drain, Mail, Reconnected, WorkersChanged
 from api.metrics import StreamMetrics
 from api.pulse import Pulse
 from api.settings import MAX_TEXT_BYTES, ApiSettings
-from api.socket import SocketLimits, StreamSocket
+from api.socket import StreamSocket
+from api.socket_types import SocketLimits
 from api.stream import Stream
 from queueing.clock import Clock
 from sessions.events import FrontListener

@@ -22,8 +22,6 @@ import math
 import select
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NoReturn
 
 import simple_websocket
@@ -32,6 +30,7 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Even
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from api.socket_types import BadHandshake, EndCause, SocketEnded, SocketLimits, TooBig, Violation
 from queueing.clock import Clock
 
 RECEIVE_BYTES = 65_536
@@ -44,47 +43,6 @@ the last messages on their way to the client."""
 MAX_FRAGMENTS = 1_024
 PING_BURST = 100
 PINGS_PER_S = 20.0
-
-
-class EndCause(StrEnum):
-    """Why no message can be exchanged any more."""
-
-    CLIENT_CLOSED = "client_closed"
-    LOST = "lost"
-    SEND_TIMEOUT = "send_timeout"
-    DEAD_PEER = "dead_peer"
-
-
-class SocketEnded(Exception):
-    """The connection is over; ``code`` is the client's close code, 1006 when there was no close handshake."""
-
-    def __init__(self, cause: EndCause, code: int = 1006) -> None:
-        self.cause = cause
-        self.code = code
-        super().__init__(f"{cause} ({code})")
-
-
-class Violation(Exception):
-    """The client broke a limit or the WebSocket protocol. One may still send, and should close with ``code``."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        self.code = code
-        self.reason = reason
-        super().__init__(reason)
-
-
-class BadHandshake(Exception):
-    """The upgrade request is malformed; nothing has been written."""
-
-
-@dataclass(frozen=True, slots=True)
-class SocketLimits:
-    """Bounds of one connection; ``max_*_bytes`` are of whole messages."""
-
-    max_binary_bytes: int
-    max_text_bytes: int
-    send_timeout_s: float
-    ping_interval_s: float
 
 
 class _NoThread:
@@ -228,7 +186,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._size += len(data)
         self._fragments += event.frame_finished
         if self._size > limit:
-            raise _too_big(text, limit)
+            raise TooBig("text" if text else "binary", limit)
         if self._fragments > MAX_FRAGMENTS:
             raise Violation(CloseReason.POLICY_VIOLATION, f"a message in more than {MAX_FRAGMENTS} fragments")
         self._parts.append(data)
@@ -237,7 +195,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         whole = "".join(self._parts) if text else b"".join(self._parts)
         self._parts, self._size, self._fragments = [], 0, 0
         if isinstance(whole, str) and len(whole.encode()) > limit:
-            raise _too_big(text, limit)
+            raise TooBig("text" if text else "binary", limit)
         messages.append(whole)
 
     def _take_ping(self, ping: Ping) -> None:
@@ -288,13 +246,6 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         while (left_s := end_s - self._clock.monotonic()) > 0:
             if not poll.poll(math.ceil(left_s * 1000)) or not self.sock.recv(RECEIVE_BYTES):
                 return
-
-
-def _too_big(text: bool, limit: int) -> Violation:
-    kind = "text" if text else "binary"
-    return Violation(
-        CloseReason.MESSAGE_TOO_BIG, f"a {kind} message may have at most {limit} bytes; send smaller messages"
-    )
 
 
 def _violation_text(code: int) -> str:

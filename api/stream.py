@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import structlog
-from wsproto.frame_protocol import CloseReason
 
 from api.effects import EffectRunner, Ports
 from api.mailbox import Drain, Mailbox, Reconnected, WorkersChanged
-from api.socket import EndCause, SocketEnded, StreamSocket, Violation
+from api.socket import StreamSocket
+from api.socket_types import EndCause, SocketEnded, TooBig, Violation
 from queueing.job import Delivery
-from sessions.codes import CloseCode
-from sessions.effects import Effect
+from sessions.codes import CloseCode, ErrorCode
+from sessions.effects import Effect, Send
 from sessions.session import Session
+from sessions.wire import Error
 
 LONGEST_WAIT_S = 30.0
 
@@ -60,6 +61,9 @@ class Stream:
         except Violation as violation:
             close = (violation.code, violation.reason)
             outcome = "protocol_error"
+            if isinstance(violation, TooBig):
+                outcome = ErrorCode.FRAME_TOO_BIG.value
+                self._guarded(lambda: [Send(Error(code=outcome, message=close[1], fatal=True))])
         except Exception as fault:  # the boundary of a stream: its fault ends it, with a reason, and nobody else
             log.exception("stream_failed", session=self._id)
             name = type(fault).__name__
@@ -97,9 +101,8 @@ class Stream:
         try:
             return self._socket.receive(wait_s)
         except Violation as violation:
-            if violation.code != CloseReason.MESSAGE_TOO_BIG:
-                raise
-            self._runner.run(self._session.on_too_big(self._now()))
+            if isinstance(violation, TooBig) and violation.kind == "binary":
+                self._runner.run(self._session.on_too_big(self._now()))
             if not self._over():
                 raise
             return []

@@ -13,7 +13,8 @@ from flask import Flask, Response, request
 from wsproto.frame_protocol import CloseReason
 
 from api.server import LIFT_DEADLINE
-from api.socket import BadHandshake, SocketEnded, StreamSocket
+from api.socket import StreamSocket
+from api.socket_types import BadHandshake, SocketEnded
 
 Ticket = TypeVar("Ticket")
 Gate = Callable[[], AbstractContextManager["Ticket | Response"]]

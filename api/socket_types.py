@@ -1,0 +1,58 @@
+"""How a connection is bounded, and the ways in which it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wsproto.frame_protocol import CloseReason
+
+
+class EndCause(StrEnum):
+    """Why no message can be exchanged any more."""
+
+    CLIENT_CLOSED = "client_closed"
+    LOST = "lost"
+    SEND_TIMEOUT = "send_timeout"
+    DEAD_PEER = "dead_peer"
+
+
+class SocketEnded(Exception):
+    """The connection is over; ``code`` is the client's close code, 1006 when there was no close handshake."""
+
+    def __init__(self, cause: EndCause, code: int = 1006) -> None:
+        self.cause = cause
+        self.code = code
+        super().__init__(f"{cause} ({code})")
+
+
+class Violation(Exception):
+    """The client broke a limit or the WebSocket protocol. One may still send, and should close with ``code``."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(reason)
+
+
+class TooBig(Violation):
+    """A message of ``kind`` binary or text is over its limit."""
+
+    def __init__(self, kind: str, limit: int) -> None:
+        self.kind = kind
+        text = f"a {kind} message may have at most {limit} bytes; send smaller messages"
+        super().__init__(CloseReason.MESSAGE_TOO_BIG, text)
+
+
+class BadHandshake(Exception):
+    """The upgrade request is malformed; nothing has been written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketLimits:
+    """Bounds of one connection; ``max_*_bytes`` are of whole messages."""
+
+    max_binary_bytes: int
+    max_text_bytes: int
+    send_timeout_s: float
+    ping_interval_s: float

@@ -1,0 +1,257 @@
+"""Effects meet a Redis and a client that fail; cleanup waits for a better time; metrics files are tidied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from api.cleaner import Cleaner
+from api.effects import PATIENCE_S, EffectRunner, Ports
+from api.metrics import StreamMetrics
+from api.pulse import Pulse
+from api.socket import StreamSocket
+from api.socket_types import EndCause, SocketEnded
+from api.wsgi import clean_metrics, forget_process
+from queueing.clock import ManualClock
+from queueing.errors import QueueUnavailable
+from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
+from queueing.job_queue import JobQueue
+from queueing.lane import Kind
+from sessions.admission import StreamSlots
+from sessions.audio_buffer import AudioBuffer
+from sessions.codes import CloseCode
+from sessions.effects import (
+    AppendAudio,
+    CancelPartial,
+    CancelSession,
+    Close,
+    Effect,
+    Enqueue,
+    OpenBuffer,
+    ReadEvents,
+    Send,
+)
+from sessions.errors import AudioLost
+from sessions.session import Session
+from sessions.summary import StreamSummary
+from sessions.wire import Done, Error
+
+
+def job(kind: Kind = Kind.FINAL) -> NewJob:
+    return NewJob("s:f:0", "s", kind, segment=0, start_byte=0, end_byte=64, audio_s=0.002, front="f")
+
+
+class Stage:
+    """Fakes of everything around a runner. ``calls`` is what happened, in order; ``faults`` is what fails."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.faults: dict[str, list[Exception]] = {}
+        self.replies: dict[str, list[Effect]] = {}
+        self.clock = ManualClock()
+        self.redis_error = ""
+        self.summary = StreamSummary("s")
+        self.policy = "priority"
+        registry = CollectorRegistry()
+        self.metrics = StreamMetrics(registry)
+        stage = cast(Any, self)
+        self.cleaner = Cleaner(
+            cast(JobQueue, stage),
+            cast(AudioBuffer, stage),
+            cast(StreamSlots, stage),
+            self.metrics,
+            lambda: self.redis_error,
+        )
+        ports = Ports(
+            queue=cast(JobQueue, stage),
+            buffer=cast(AudioBuffer, stage),
+            clock=self.clock,
+            metrics=self.metrics,
+            pulse=cast(Pulse, stage),
+            cleaner=self.cleaner,
+            pause=self.clock.advance,
+        )
+        self.runner = EffectRunner(cast(Session, stage), "s", cast(StreamSocket, stage), ports)
+
+    def _do(self, name: str) -> None:
+        self.calls.append(name)
+        if faults := self.faults.get(name):
+            raise faults.pop(0) if len(faults) > 1 else faults[0]
+
+    # The queue, the buffer, the slots.
+    def enqueue(self, _job: NewJob) -> Enqueued:
+        self._do("enqueue")
+        return Enqueued(EnqueueStatus.QUEUED)
+
+    def events(self, _session: str, *, after: str | None) -> tuple[Delivery, ...]:
+        self._do(f"events after {after}")
+        return ()
+
+    def cancel_partial(self, _session: str) -> bool:
+        self._do("cancel_partial")
+        return True
+
+    def cancel_session(self, _session: str) -> int:
+        self._do("cancel_session")
+        return 0
+
+    def create(self, _session: str, _meta: Mapping[str, str]) -> None:
+        self._do("create")
+
+    def append(self, _session: str, offset: int, _data: bytes) -> int:
+        self._do(f"append {offset}")
+        return 0
+
+    def delete(self, _session: str) -> None:
+        self._do("delete")
+
+    def release(self, _session: str) -> None:
+        self._do("release")
+
+    # The socket.
+    def send(self, text: str) -> None:
+        self._do(f"send {text[9:13]}")
+
+    # The session: notes what it is told, answers with ``replies``.
+    def __getattr__(self, name: str) -> Callable[..., list[Effect]]:
+        if not name.startswith("on_"):
+            raise AttributeError(name)
+
+        def told(_now: float, *arguments: object, **named: object) -> list[Effect]:
+            shown = [str(a) for a in arguments if isinstance(a, str)] + [f"{k}={v}" for k, v in named.items()]
+            self.calls.append(" ".join([name, *shown]))
+            return self.replies.get(name, [])
+
+        return told
+
+    def run(self, *effects: Effect) -> list[str]:
+        self.calls.clear()
+        self.runner.run(cast(Sequence[Effect], effects))
+        return self.calls
+
+
+AWAY = QueueUnavailable("away")
+FATAL = Error(code="state_lost", message="", fatal=True)
+
+
+def test_effects_run_in_order_and_answers_after_the_list() -> None:
+    stage = Stage()
+    stage.replies["on_enqueued"] = [Send(Done(audio_s=0, finals=0))]
+    done = stage.run(OpenBuffer({}), AppendAudio(0, b"ab"), Enqueue(job()), CancelPartial(), ReadEvents("1-0"))
+    assert done == [
+        "create", "append 0", "enqueue", "on_enqueued", "cancel_partial", "events after 1-0", "on_events", "send done",
+    ]  # fmt: skip
+
+
+def test_lost_audio_is_told_once_and_nothing_is_queued_on_it() -> None:
+    stage = Stage()
+    stage.faults["append 0"] = [AudioLost("s", 0, 2)]
+    stage.replies["on_append_failed"] = [Send(FATAL), Close(CloseCode.INTERNAL, "state_lost"), CancelSession()]
+    done = stage.run(AppendAudio(0, b"ab"), AppendAudio(2, b"cd"), Enqueue(job()), CancelPartial())
+    assert done[0] == "append 0"
+    assert done[1].startswith("on_append_failed lost=True")
+    assert done[2:] == ["cancel_partial", "send erro", "cancel_session", "delete"]
+    assert stage.runner.close == (CloseCode.INTERNAL, "state_lost")
+
+
+def test_a_short_outage_is_waited_for() -> None:
+    stage = Stage()
+    stage.faults["append 0"] = [AWAY, AWAY]
+
+    def back_later(seconds: float) -> None:
+        stage.clock.advance(seconds)
+        stage.faults.clear()
+
+    object.__setattr__(stage.runner._ports, "pause", back_later)
+    assert stage.run(AppendAudio(0, b"ab"), Enqueue(job())) == ["append 0", "append 0", "enqueue", "on_enqueued"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "told"),
+    [
+        (AppendAudio(0, b"ab"), "on_append_failed lost=False"),
+        (Enqueue(job()), "on_enqueue_failed away"),
+        (OpenBuffer({}), "on_append_failed lost=False"),
+    ],
+)
+def test_a_long_outage_is_told_within_the_patience(effect: Effect, told: str) -> None:
+    stage = Stage()
+    for name in ("append 0", "enqueue", "create"):
+        stage.faults[name] = [AWAY]
+    began_s = stage.clock.monotonic()
+    assert stage.run(effect)[-1].startswith(told)
+    assert stage.clock.monotonic() - began_s <= PATIENCE_S
+
+
+def test_a_partial_is_not_worth_waiting_for() -> None:
+    stage = Stage()
+    stage.faults["enqueue"] = [AWAY]
+    assert stage.run(Enqueue(job(Kind.PARTIAL))) == ["enqueue", "on_enqueue_failed away"]
+
+
+def test_events_that_cannot_be_read_are_left_to_the_next_time() -> None:
+    stage = Stage()
+    stage.faults["events after None"] = [AWAY]
+    assert stage.run(ReadEvents(None), ReadEvents(None)) == ["events after None"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "outcome"), [(EndCause.SEND_TIMEOUT, "slow_client"), (EndCause.LOST, "disconnected")]
+)
+def test_a_client_that_cannot_be_reached_is_told_nothing_more(cause: EndCause, outcome: str) -> None:
+    stage = Stage()
+    stage.faults["send done"] = [SocketEnded(cause)]
+    stage.replies["on_disconnect"] = [CancelSession()]
+    done = Send(Done(audio_s=0, finals=0))
+    assert stage.run(done, done, CancelPartial()) == [
+        "send done", f"on_disconnect {outcome}", "cancel_partial", "cancel_session", "delete",
+    ]  # fmt: skip
+    assert stage.runner.lost is not None
+
+
+def test_cleanup_waits_for_redis_without_calling_it() -> None:
+    stage = Stage()
+    stage.redis_error = "Redis has not answered for 5 s"
+    assert stage.run(CancelSession()) == []
+    stage.cleaner.release_slot("s")
+    assert stage.calls == []
+    stage.redis_error = ""
+    stage.cleaner.catch_up()
+    assert stage.calls == ["cancel_session", "delete", "release"]
+    stage.cleaner.catch_up()
+    assert len(stage.calls) == 3
+
+
+def test_cleanup_that_fails_is_tried_again() -> None:
+    stage = Stage()
+    stage.faults["delete"] = [AWAY]
+    assert stage.run(CancelSession()) == ["cancel_session", "delete"]
+    stage.cleaner.catch_up()
+    stage.faults.clear()
+    stage.cleaner.catch_up()
+    assert stage.calls == ["cancel_session", "delete", "delete", "delete"]
+
+
+def names(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
+def test_a_dead_process_leaves_its_counters_and_no_live_gauges(tmp_path: Path) -> None:
+    files = {"counter_7.db", "gauge_livesum_7.db", "gauge_max_7.db", "gauge_livesum_8.db", "notes.txt"}
+    for name in files:
+        (tmp_path / name).touch()
+    forget_process(str(tmp_path), 7)
+    assert names(tmp_path) == files - {"gauge_livesum_7.db"}
+
+
+def test_a_start_among_the_living_keeps_counters_and_one_among_the_dead_begins_anew(tmp_path: Path) -> None:
+    for name in ("counter_7.db", "gauge_livesum_7.db", "histogram_8.db", "notes.txt"):
+        (tmp_path / name).touch()
+    clean_metrics(str(tmp_path), alive=lambda pid: pid == 8)
+    assert names(tmp_path) == {"counter_7.db", "histogram_8.db", "notes.txt"}
+    clean_metrics(str(tmp_path), alive=lambda _pid: False)
+    assert names(tmp_path) == {"notes.txt"}
