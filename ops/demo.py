@@ -6,11 +6,9 @@ It is a person at two terminals: ``hearline up`` runs in the background with its
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import signal
-import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -19,13 +17,14 @@ import click
 
 from ops.demo_show import Demo, Stage
 from ops.errors import Missing
-from ops.procfile import TETHER, python_module
+from ops.ports import free_port, try_port
+from ops.procfile import python_module
 from ops.readiness import local_url
-from ops.redis_server import free_port
 from ops.run_file import run_file
 from ops.runtime import Runtime
 from ops.screen import ProgressLine
 from ops.settings import UpSettings
+from ops.tether import tether
 
 SAMPLE = Path(__file__).resolve().parent.parent / "tests" / "data" / "sample.flac"
 
@@ -34,14 +33,12 @@ def _choose_port(settings: UpSettings, port: int | None) -> int:
     """The port asked for, or the usual one, or a free one where the usual one is taken."""
     if port is not None:
         return port
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", settings.port))
-        except OSError:
-            free = free_port()
-            click.echo(f"Port {settings.port} is taken (by another `hearline up`?); this one uses port {free}.")
-            return free
+    try:
+        try_port(settings.host, settings.port)
+    except OSError:
+        free = free_port()
+        click.echo(f"Port {settings.port} cannot be used (another `hearline up`?); this one uses port {free}.")
+        return free
     return settings.port
 
 
@@ -101,7 +98,7 @@ def demo(
     url = local_url(settings.host, port)
     state = run_file(runtime.environment)
     hearline = python_module("ops.cli")
-    tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())] if sys.platform == "linux" else []
+    up_arguments = ["up", "--port", str(port), *(["--procfile", str(procfile)] if procfile else [])]
     try:
         state.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         log = state.with_name("demo.log")
@@ -109,14 +106,7 @@ def demo(
     except OSError as error:
         raise Missing(f"cannot write into {state.parent} ({error.strerror}); set HEARLINE_STATE_DIR") from error
     stage = Stage(
-        up_command=[
-            *tether,
-            *hearline,
-            "up",
-            "--port",
-            str(port),
-            *(["--procfile", str(procfile)] if procfile else []),
-        ],
+        up_command=[*tether(), *hearline, *up_arguments],
         stream_command=[*hearline, "stream", str(sample), "--url", url, *(["--json"] if as_json else [])],
         url=url,
         log=log,

@@ -7,7 +7,6 @@ import platform
 import re
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from ops.ports import holder, try_port
 from ops.procfile import python_module
 from ops.readiness import State, ask
 from ops.redis_server import NoRedis, find_server
@@ -137,14 +137,12 @@ def check_port(settings: UpSettings, running: RunRecord | None) -> Finding:
         answer = ask(running.url)
         state = "and is ready" if answer.state is State.READY else f"and is not ready: {answer.reason}"
         return Finding("port", Level.OK, f"{place}: `hearline up` runs there (pid {running.pid}) {state}")
-    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.host, settings.port))
-        except OSError as error:
-            return Finding(
-                "port", Level.WRONG, f"{place} cannot be used: {error.strerror}", "hearline up --port NUMBER"
-            )
+    try:
+        try_port(settings.host, settings.port)
+    except OSError as error:
+        held_by = f", held by {who}" if (who := holder(settings.port)) else ""
+        fix = "stop what uses it, or take another: HEARLINE_PORT, --port NUMBER"
+        return Finding("port", Level.WRONG, f"{place} cannot be used: {error.strerror}{held_by}", fix)
     return Finding("port", Level.OK, f"{place} is free")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from honcho.environ import parse_procfile
 
 from ops.errors import Missing, WrongUse
+from ops.tether import tether
 
 BUILT_IN = {"web": "python -m api", "worker": "python -m workers"}
 """The Procfile of the project; a test compares the two."""
@@ -33,8 +34,6 @@ OPERATORS = frozenset("|&;()`\n")
 NOT_A_PROGRAM = frozenset(
     {"{", "!", ".", "cd", "export", "set", "if", "for", "while", "until", "case", "trap", "ulimit"}
 )
-
-TETHER = Path(__file__).resolve().parent / "tether.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,26 +105,21 @@ def expand(
     environment: Mapping[str, str],
     web_ports: Sequence[int],
     folder: Path | None,
-    parent: int | None,
 ) -> list[ProcessSpec]:
-    """One spec per process, in the table's order; the n-th web process gets the n-th port.
-
-    With ``parent`` (a process id; Linux) each process gets SIGTERM from the kernel should that parent die
-    without having stopped it.
-    """
+    """One spec per process, in the table's order; the n-th web process gets the n-th port."""
     specs = []
     for kind, command in table.items():
         for index in range(counts[kind]):
             added = {**environment, "HONCHO_PROCESS_NAME": f"{kind}.{index + 1}"}
             if kind == "web":
                 added["HEARLINE_PORT"] = str(web_ports[index])
-            line, direct = shell_line(command, parent=parent)
+            line, direct = shell_line(command)
             specs.append(ProcessSpec(f"{kind}.{index + 1}", line, added, folder, direct))
     return specs
 
 
-def shell_line(command: str, *, parent: int | None) -> tuple[str, bool]:
-    """The line for ``sh -c``, and whether the program replaces the shell.
+def shell_line(command: str) -> tuple[str, bool]:
+    """The line for ``sh -c``, tethered to this process, and whether the program replaces the shell.
 
     ``python`` becomes the interpreter that runs this, so that a virtual environment need not be activated.
     A simple command is exec'd, so that signals reach the program itself and not a shell that dies of them.
@@ -137,9 +131,7 @@ def shell_line(command: str, *, parent: int | None) -> tuple[str, bool]:
     if first in ("python", "python3"):
         command = " ".join([shlex.quote(sys.executable), *words[1:]])
     simple = not set(command) & OPERATORS and "=" not in first and first not in NOT_A_PROGRAM
-    tether = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(str(TETHER))} {parent} " if parent else ""
+    tethered = "".join(f"{shlex.quote(word)} " for word in tether())
     if simple:
-        return f"exec {tether}{command}", True
-    if tether:
-        return f"exec {tether}/bin/sh -c {shlex.quote(command)}", False
-    return command, False
+        return f"exec {tethered}{command}", True
+    return (f"exec {tethered}/bin/sh -c {shlex.quote(command)}", False) if tethered else (command, False)

@@ -9,9 +9,7 @@ import fcntl
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -20,13 +18,14 @@ from typing import Self
 
 import redis
 
+from ops.ports import free_port as free_port
+from ops.tether import tether
+
 START_LIMIT_S = 10.0
 POLL_S = 0.05
 
 PORT_TRIES = 3
 """A free port may be taken between the moment it was found and the server's start."""
-
-TETHER = Path(__file__).resolve().parent / "tether.py"
 
 LOCK_NAME = "hearline.lock"
 
@@ -53,13 +52,6 @@ def find_server() -> Path:
     )
 
 
-def free_port() -> int:
-    """A TCP port on the loopback address that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class RedisServer:
     """A redis-server child process on the loopback address, ``noeviction``, persistent only with ``data_dir``.
 
@@ -78,7 +70,7 @@ class RedisServer:
     ) -> None:
         self._data_dir = data_dir
         self._binary = binary
-        self._tethered = tethered and sys.platform == "linux"
+        self._tethered = tethered
         self._port_is_free_choice = port is None
         self.port = port or free_port()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -146,9 +138,9 @@ class RedisServer:
 
     def _launch(self, binary: Path, folder: Path, persistence: list[str]) -> None:
         log = folder / "redis.log"
-        tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())] if self._tethered else []
         command = [
-            *tether, str(binary), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder), *persistence,
+            *(tether() if self._tethered else []), str(binary), "--bind", "127.0.0.1", "--port", str(self.port),
+            "--dir", str(folder), *persistence,
             "--maxmemory-policy", "noeviction", "--daemonize", "no", "--logfile", str(log),
             "--client-output-buffer-limit", "pubsub", "64mb", "32mb", "60",
         ]  # fmt: skip

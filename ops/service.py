@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from ops import run_file
 from ops.errors import Failed, Missing, OpsError, WrongUse
 from ops.output import Output
+from ops.ports import holder, try_port
 from ops.procfile import ProcessSpec, expand
 from ops.readiness import ReadyWatch, local_url
 from ops.redis_server import NoRedis, RedisServer
@@ -55,37 +53,22 @@ class Plan:
 
 
 def check_ports(host: str, ports: Sequence[int]) -> None:
-    """Raise `Missing` when one of the ports cannot be listened on, saying who has it and what to do."""
+    """Raise `OpsError` when one of the ports cannot be listened on, saying who has it and what to do."""
     for port in ports:
-        if port > 65_535:
-            raise WrongUse(f"port {port} does not exist; take a lower --port or fewer web processes")
         try:
-            family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            with socket.socket(family, kind, number) as probe:
-                # As gunicorn does: connections of an earlier server in TIME_WAIT are no obstacle.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
+            try_port(host, port)
         except socket.gaierror as error:
             raise WrongUse(f"{host!r} is no address of this machine: {error.strerror}") from error
+        except OverflowError as error:
+            raise WrongUse(f"port {port} does not exist; take a lower --port or fewer web processes") from error
         except PermissionError as error:
-            raise Missing(
-                f"port {port} needs more rights than this user has; take one above 1023: --port 8000"
-            ) from error
+            raise Missing(f"port {port} needs more rights than this user has; take one above 1023") from error
         except OSError as error:
+            held_by = f", held by {who}" if (who := holder(port)) else ""
             raise Missing(
-                f"port {port} on {host} cannot be used ({error.strerror}){_holder(port)}; "
+                f"port {port} on {host} cannot be used ({error.strerror}){held_by}; "
                 "stop what uses it, or take another: --port NUMBER (or HEARLINE_PORT)"
             ) from error
-
-
-def _holder(port: int) -> str:
-    with suppress(psutil.Error, OSError):
-        for connection in psutil.net_connections("tcp"):
-            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
-                if connection.pid is None:
-                    return ""
-                return f", held by process {connection.pid} ({psutil.Process(connection.pid).name()})"
-    return ""
 
 
 class Service:
@@ -164,7 +147,6 @@ class Service:
             environment=added,
             web_ports=self._plan.web_ports,
             folder=self._plan.folder,
-            parent=os.getpid() if sys.platform == "linux" else None,
         )
 
     def _publish(self, redis_url: str, stack: ExitStack) -> None:

@@ -4,6 +4,8 @@ Started by path with ``python -I -S`` and so standing on the standard library al
 program SIGTERM when the parent dies, whatever killed it: no orphan keeps the port or the queue.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import signal
@@ -11,6 +13,16 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 """From linux/prctl.h; survives execve, is bound to the thread that started this process."""
+
+
+def tether() -> list[str]:
+    """What to put before a command so that it ends with this process; nothing where the kernel does not offer it.
+
+    The thread that starts the command must live as long as the command.
+    """
+    if sys.platform != "linux":
+        return []
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid())]
 
 
 def main() -> None:

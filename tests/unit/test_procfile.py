@@ -63,9 +63,7 @@ def test_wrong_counts_are_refused_by_name(argument: str) -> None:
 
 
 def test_each_web_process_has_its_own_port() -> None:
-    specs = expand(
-        BUILT_IN, {"web": 2, "worker": 1}, environment={"A": "1"}, web_ports=[81, 82], folder=None, parent=None
-    )
+    specs = expand(BUILT_IN, {"web": 2, "worker": 1}, environment={"A": "1"}, web_ports=[81, 82], folder=None)
     assert [(spec.name, spec.kind, spec.environment.get("HEARLINE_PORT")) for spec in specs] == [
         ("web.1", "web", "81"),
         ("web.2", "web", "82"),
@@ -88,15 +86,18 @@ def test_each_web_process_has_its_own_port() -> None:
         ("ulimit -n 4096", False),
     ],
 )
-def test_signals_reach_the_program_where_the_line_is_one_program(command: str, direct: bool) -> None:
-    for parent in (None, 1):
-        line, is_direct = shell_line(command, parent=parent)
+def test_signals_reach_the_program_where_the_line_is_one_program(
+    command: str, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for prefix in ([], ["python", "tether.py"]):
+        monkeypatch.setattr(procfile, "tether", lambda prefix=prefix: prefix)
+        line, is_direct = shell_line(command)
         assert is_direct is direct
-        assert line.startswith("exec ") is (direct or parent is not None)
+        assert line.startswith("exec ") is (direct or bool(prefix))
 
 
 def test_python_is_the_one_that_runs_this() -> None:
-    line, _ = shell_line("python -c 'import sys; print(sys.executable)'", parent=None)
+    line, _ = shell_line("python -c 'import sys; print(sys.executable)'")
     assert (
         subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True).stdout.strip()
         == sys.executable
