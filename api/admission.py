@@ -20,8 +20,8 @@ from sessions.codes import ErrorCode
 from sessions.wire import Error, encode
 
 RETRY_AFTER_S = 5
-LINGERING = 8
-"""Sockets that may still be closing beyond the streams that run; they hold threads of the HTTP reserve."""
+ENDING = 2
+"""Streams that may be about to leave their threads beyond those that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Admission:
         if self.draining:
             return _busy("shutting_down", ErrorCode.SHUTTING_DOWN, "this server process ends; connect again")
         with self._lock:
-            full = self._running >= self._process_streams or self._open >= self._process_streams + LINGERING
+            full = self._running >= self._process_streams or self._open >= self._process_streams + ENDING
             if not full:
                 self._open += 1
         if full:

@@ -2,6 +2,8 @@
 
 - A connection gets a thread once its first bytes are there, and must have sent its request and taken the answer
   within a deadline; upgraded streams have deadlines of their own. So half a handshake costs no thread for long.
+- A closing connection lingers in the poller, so that the client gets the last bytes. gunicorn itself waits for the
+  client's own close in the thread that accepts everybody else, two seconds each.
 - SIGTERM first turns readiness off and lets streams finish, while health, readiness and refusals are still
   answered; then the listener closes. SIGINT and SIGQUIT end streams at once, with a reason.
 """
@@ -15,6 +17,7 @@ import os
 import selectors
 import socket
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -34,6 +37,10 @@ CLOSE_MARGIN_S = 2.5
 """After the drain: streams send their last message and close; what still runs then is cut off."""
 STOP_MARGIN_S = 4.5
 """After the drain, at the latest, the process has ended; ``hearline up`` kills it at 5 s."""
+LINGER_S = 2.0
+LINGER_BYTES = 33_554_432
+"""How long, and for how many bytes, a closing connection still takes in what comes: closed with bytes unread, the
+kernel would reset it and the client could lose the last messages on their way."""
 LIFT_DEADLINE = "hearline.lift_deadline"
 """Key in the WSGI environment: a callable that exempts this connection from the HTTP deadline."""
 EXTENSION = "hearline"
@@ -61,6 +68,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
         self._clock = SystemClock()
         self._settings: ApiSettings = self.app.settings
         self._deadlines: dict[socket.socket, float] = {}
+        self._lingering: dict[TConn, int] = {}
+        """Closing connections, and how many bytes each may still send."""
         self._stop_at_s: float | None = None
 
     @property
@@ -86,6 +95,38 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
         finally:
             self._deadlines.pop(connection, None)
 
+    def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
+        """A thread is done with a connection (called in the main loop): keep it, or let it linger and close it."""
+        if not fs.cancelled() and fs.exception() is None and fs.result():
+            super().finish_request(conn, fs)
+            return
+        try:
+            conn.sock.setblocking(False)
+            conn.sock.shutdown(socket.SHUT_WR)
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._linger, conn))
+        except OSError:  # the client was faster
+            self._close(conn)
+            return
+        conn.timeout = self._clock.monotonic() + LINGER_S
+        self._lingering[conn] = LINGER_BYTES
+
+    def _linger(self, conn: TConn, _sock: socket.socket) -> None:
+        try:
+            received = len(conn.sock.recv(65_536))
+        except BlockingIOError:
+            return
+        except OSError:
+            received = 0
+        self._lingering[conn] -= received
+        if not received or self._lingering[conn] <= 0:
+            self._close(conn)
+
+    def _close(self, conn: TConn) -> None:
+        if self._lingering.pop(conn, None) is not None:
+            self.poller.unregister(conn.sock)
+        self.nr_conns -= 1
+        conn.close()
+
     def load_wsgi(self) -> None:
         super().load_wsgi()
         application: Any = self.app.wsgi()
@@ -103,6 +144,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
             for conn in self.pending_conns:
                 conn.timeout = now_s
         super().murder_pending()
+        for conn in [conn for conn in self._lingering if conn.timeout < now_s]:
+            self._close(conn)
         for connection, deadline_s in list(self._deadlines.items()):
             if deadline_s < now_s:
                 with contextlib.suppress(OSError):

@@ -10,8 +10,8 @@ What those two leave open, and how it is closed here:
 - A message may be of any size, in any number of fragments; pings may come at any rate. Here each has a limit.
 - Compression is accepted unasked. Here it is never negotiated: audio does not shrink, but a few bytes may
   inflate to gigabytes.
-- The socket is closed under gunicorn, whose count of open connections then drops twice. Here it is shut down
-  in both directions, after the close handshake, and gunicorn closes it without waiting.
+- The socket is closed under gunicorn, whose count of open connections then drops twice. Here it is only shut
+  down, and `api.server` closes it.
 - An exception in the handler becomes an HTTP 500 written into the open WebSocket. `api.upgrade` lets none out.
 """
 
@@ -37,9 +37,7 @@ RECEIVE_BYTES = 65_536
 SEND_BUFFER_BYTES = 65_536
 """The kernel's send buffer: small, so that a client that does not read is noticed after a few hundred
 messages and not after megabytes of stale partials."""
-CLOSE_LINGER_S = 2.0
-"""How long a closed socket still takes in bytes, so that the kernel does not reset the connection and with it
-the last messages on their way to the client."""
+CLOSE_TIMEOUT_S = 2.0
 MAX_FRAGMENTS = 1_024
 PING_BURST = 100
 PINGS_PER_S = 20.0
@@ -118,8 +116,8 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._write(self.ws.send(TextMessage(data=data)), self._limits.send_timeout_s)
 
     def close(self, reason: int | None = None, message: str | None = None) -> None:
-        """Send a close frame (code ``reason``, default 1000, with ``message``), take in what the client still
-        sends for at most `CLOSE_LINGER_S`, and shut the connection down. Idempotent; never raises `SocketEnded`.
+        """Send a close frame (code ``reason``, default 1000, with ``message``) and nothing more. Idempotent; never
+        raises `SocketEnded`. The web server takes in what the client still sends, and closes (`api.server`).
         """
         if self._shut:
             return
@@ -127,19 +125,18 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             # A client's close is answered with its own code (RFC 6455, 5.5.1).
             code = self._peer_close or reason or CloseReason.NORMAL_CLOSURE
             frame = self.ws.send(CloseConnection(code=code, reason=None if self._peer_close else message))
-            self._write(frame, min(self._limits.send_timeout_s, CLOSE_LINGER_S))
-        if not self._shut:
-            with contextlib.suppress(OSError):
-                self.sock.shutdown(socket.SHUT_WR)
-                self._linger()
-        self.abort()
+            self._write(frame, min(self._limits.send_timeout_s, CLOSE_TIMEOUT_S))
+        self._shut_down(socket.SHUT_WR)
 
     def abort(self) -> None:
         """Shut the connection down at once, without a close frame. Idempotent."""
+        self._shut_down(socket.SHUT_RDWR)
+
+    def _shut_down(self, how: int) -> None:
         self._shut = True
         self.connected = False
         with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
+            self.sock.shutdown(how)
 
     def _handle_events(self) -> bool:
         """The opening handshake (called by the base class): accept, without extensions."""
@@ -238,14 +235,6 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
     def _end(self, cause: EndCause) -> NoReturn:
         self.abort()
         raise SocketEnded(cause)
-
-    def _linger(self) -> None:
-        poll = select.poll()
-        poll.register(self.sock, select.POLLIN)
-        end_s = self._clock.monotonic() + CLOSE_LINGER_S
-        while (left_s := end_s - self._clock.monotonic()) > 0:
-            if not poll.poll(math.ceil(left_s * 1000)) or not self.sock.recv(RECEIVE_BYTES):
-                return
 
 
 def _violation_text(code: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -118,6 +119,17 @@ def test_readiness_follows_the_workers(api: LiveApi, redis_client: redis.Redis) 
     redis_client.flushall()
     eventually(lambda: not api.ready, what="the loss of readiness")
     assert api.get("/health")[0] == 200
+
+
+def test_clients_that_do_not_hang_up_hold_up_nobody(api: LiveApi) -> None:
+    """Each has its answer; the server must not wait for any of them before it serves the next."""
+    with ExitStack() as stack:
+        for _ in range(20):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", api.port)))
+            sock.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        for _ in range(5):
+            assert api.get("/health")[0] == 200
+        eventually(lambda: not api.client_sockets(), what="the server's end of patience")
 
 
 def test_unknown_paths_and_methods_are_json_errors(api: LiveApi) -> None:

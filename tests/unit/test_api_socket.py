@@ -18,6 +18,7 @@ from queueing.clock import Clock, ManualClock, SystemClock
 from tests.support.frames import (
     ACCEPT,
     BINARY,
+    CLOSE,
     CONTINUATION,
     KEY,
     PING,
@@ -155,13 +156,9 @@ def test_what_breaks_a_rule_is_named_and_may_be_answered(pair: Pair, data: bytes
 
 def finish(pair: Pair, code: int) -> None:
     """Close from the server's side; the client sees the code, and then the end."""
-    closing = threading.Thread(target=pair.server.close, args=(code, "reason"))
-    closing.start()
-    try:
-        assert pair.client.read_close() == code
-    finally:
-        pair.client.close()
-        closing.join(10)
+    pair.server.close(code, "reason")
+    assert pair.client.read_close() == code
+    assert pair.client.at_end()
 
 
 def test_limits_may_be_reached_exactly(pair: Pair) -> None:
@@ -253,17 +250,15 @@ def test_pings_at_a_human_rate_are_all_answered() -> None:
     pair.close()
 
 
-def test_closing_takes_in_what_still_comes_so_that_the_last_message_arrives(pair: Pair) -> None:
+def test_closing_says_why_and_then_nothing_more(pair: Pair) -> None:
     pair.server.send("the last message")
-    closing = threading.Thread(target=pair.server.close, args=(1009, "too much"))
-    closing.start()
-    pair.client.send(b"\x00" * 200_000)  # the client has not noticed yet
+    pair.server.close(1009, "too much")
+    pair.server.close(1000)
+    with pytest.raises(SocketEnded):
+        pair.server.send("more")
     assert pair.client.read_frame() == (TEXT, b"the last message")
-    assert pair.client.read_close() == 1009
+    assert pair.client.read_frame() == (CLOSE, struct.pack("!H", 1009) + b"too much")
     assert pair.client.at_end()
-    pair.client.close()
-    closing.join(10)
-    assert not closing.is_alive()
 
 
 def test_the_socket_stays_open_for_gunicorn_to_close(pair: Pair) -> None:
