@@ -126,6 +126,11 @@ class StreamMachine(RuleBasedStateMachine):
         self.flushes += 1
         self.driver.text(Flush())
 
+    @rule(size=st.sampled_from([1_600, 3_201, 16_000]))
+    def speak_a_segment(self, size: int) -> None:
+        self.speak(size, 1)
+        self.flush()
+
     @rule()
     def keepalive(self) -> None:
         self.heard()
@@ -159,6 +164,14 @@ class StreamMachine(RuleBasedStateMachine):
         outcome = self.queue.finish(job_id, dead=dead)
         return multiple() if outcome is None else outcome
 
+    @precondition(lambda self: self.queue.queued)
+    @rule(target=published, data=st.data())
+    def work(self, data: st.DataObject) -> object:
+        job_id = data.draw(st.sampled_from(sorted(self.queue.queued)))
+        self.queue.claim(job_id)
+        outcome = self.queue.finish(job_id, dead=False)
+        return multiple() if outcome is None else outcome
+
     @precondition(lambda self: self.queue.open_partial in self.queue.queued)
     @rule()
     def drop_stale_partial(self) -> None:
@@ -187,7 +200,9 @@ class StreamMachine(RuleBasedStateMachine):
         if not hasattr(self, "driver"):
             return
         position = 0.0
-        for final in self.driver.finals:
+        decoded = {job.segment for job in self.driver.asked(Kind.FINAL)}
+        for segment, final in enumerate(self.driver.finals):
+            assert final.text == (f"text of s1:f:{segment}" if segment in decoded else "")
             assert final.start_s == position
             assert final.end_s >= final.start_s
             position = final.end_s
