@@ -83,7 +83,7 @@ def judge(block: bytes) -> str | None:
             return cause
     samples = np.frombuffer(block, "<i2").astype(np.float64)
     if _is_swapped(samples, np.frombuffer(block, ">i2").astype(np.float64)):
-        return "big-endian 16-bit samples"
+        return "big-endian 16-bit samples, or samples shifted by one byte"
     # Within a few pitch periods a voice can look like two channels, within half a second it does not.
     return _interleaving(samples) if len(block) >= BLOCK_BYTES else None
 
