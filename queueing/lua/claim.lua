@@ -26,8 +26,8 @@ local known = redis.call('MGET', claim_key, heads)
 local memory, index = known[1], known[2]
 if memory and string.match(memory, '^%S+') == nonce then
   for id, generation in string.gmatch(memory, ' (%S+) (%S+)') do
-    local job = redis.call('HMGET', job_prefix .. id, 'state', 'worker', 'generation')
-    if job[1] == 'leased' and job[2] == worker and job[3] == generation then
+    local job = redis.call('HMGET', job_prefix .. id, 'state', 'generation')
+    if job[1] == 'leased' and job[2] == generation then
       claimed[#claimed + 1] = redis.call('HMGET', job_prefix .. id, unpack(LEASED_FIELDS))
     end
   end
