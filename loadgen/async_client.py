@@ -104,7 +104,8 @@ class _Stream:
                 self._extend(self._timeouts.send_s)
         await self._connection.send(encode(End()))
         self._recorder.ended(self._clock.monotonic())
-        self._extend(self._timeouts.answer_s)
+        if self._recorder.session:
+            self._extend(self._timeouts.answer_s)
 
     async def _receive(self, sender: asyncio.Task[None]) -> None:
         while True:

@@ -38,7 +38,9 @@ SHORT = Timeouts(connect_s=5, ready_s=5, send_s=5, answer_s=5, close_s=1)
 
 def run(service: FakeService, seconds: float = 2.0, **options: object) -> Recorder:
     arguments = {"clock": SystemClock(), "sending": FAST, "timeouts": SHORT, **options}
-    return stream(service.url, synthetic(seconds), Start(), **arguments)  # type: ignore[arg-type]
+    # Plain zeros where making the synthetic sound would take longer than the test.
+    audio = iter([bytes(32_000)] * int(seconds)) if seconds > 60 else synthetic(seconds)
+    return stream(service.url, audio, Start(), **arguments)  # type: ignore[arg-type]
 
 
 def failing(behaviour: Behaviour, **timeouts: float) -> Exception:
