@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -42,18 +43,26 @@ class DecodeResult:
             text, model, language = data["text"], data["model"], data.get("language")
             if not (isinstance(text, str) and isinstance(model, str) and isinstance(language, str | None)):
                 raise TypeError("text, model and language are texts")
+            text.encode()  # half a surrogate pair could not be sent on
             words = tuple(
                 DecodedWord(
                     text=str(word["text"]),
-                    start_s=float(word["start_s"]),
-                    end_s=float(word["end_s"]),
-                    probability=float(word["probability"]),
+                    start_s=_number(word["start_s"]),
+                    end_s=_number(word["end_s"]),
+                    probability=_number(word["probability"]),
                 )
                 for word in data.get("words") or ()
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a decode result: {error!r}") from error
         return DecodeResult(text=text, model=model, language=language, words=words)
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no time or probability")
+    return number
 
 
 @dataclass(frozen=True, slots=True)
