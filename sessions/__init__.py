@@ -1,0 +1,17 @@
+"""Streams as sessions: the wire protocol, the state machine, the audio buffer, the events, the global cap.
+
+Who is authoritative: the session (`sessions.session`, pure) for what a client hears; Redis for what was accepted
+(`audio_buffer`), decoded (the queue's durable events) and how many streams there are (`admission`). Pub/sub
+(`events`) is only speed: what it loses is read from the durable events.
+
+1. Every accepted sample is covered by exactly one final, or the stream ends with an explicit error.
+2. A final is said once, never changed, never out of order; ``seq`` has no gap.
+3. At most one partial of a session is queued or running; none follows the final it belongs to.
+4. Everything is bounded: audio, messages and finals in flight, memory, wrong messages, waiting times, key lifetimes.
+5. Bytes are recognised (`sniff`) before they are taken for sound: a file's header never becomes speech.
+
+If the client is gone, its jobs, events, audio and slot go at once. If the front end dies, its slots expire within
+`StreamSlots`' time and its buffers with theirs. If Redis forgets, the next append, read or repeated enqueue finds out
+and the client is told `state_lost`. If pub/sub breaks, `FrontListener` subscribes again and every waiting
+session reads its events.
+"""
