@@ -37,7 +37,7 @@ def last_error(messages: list[ServerMessage]) -> str:
     return messages[-1].code
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_process_ends_at_once(api: LiveApi, number: signal.Signals) -> None:
     assert api.stop(number, timeout_s=5) == 0
     with pytest.raises(OSError):
