@@ -20,10 +20,14 @@ def configure_logs(level: str, log_format: str, *, program: str) -> None:
         if log_format == "console"
         else structlog.processors.JSONRenderer()
     )
-    structlog.contextvars.bind_contextvars(program=program)
+
+    def name_program(_logger: object, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+        # A processor and not a context variable: threads do not inherit those.
+        return {"program": program, **event}
+
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            name_program,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
