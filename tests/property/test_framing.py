@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessions.framing import Framer
@@ -12,6 +12,9 @@ from sessions.session import SessionLimits
 from sessions.sniff import Sniffer
 from sessions.wire import End, Flush, Start
 from tests.support.session_driver import Driver, speechlike
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no fault of the code."""
 
 SOUND = speechlike(3.0)
 
@@ -31,6 +34,7 @@ def frames(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 @given(length=lengths, sizes=frame_sizes)
+@settings(patient)
 def test_the_buffer_is_bit_for_bit_what_was_sent(length: int, sizes: list[int]) -> None:
     driver = Driver()
     data = SOUND[:length]
@@ -43,7 +47,7 @@ def test_the_buffer_is_bit_for_bit_what_was_sent(length: int, sizes: list[int]) 
 
 
 @given(length=lengths, sizes=frame_sizes)
-@settings(max_examples=30)
+@settings(patient, max_examples=30)
 def test_the_same_jobs_are_asked_for_with_one_byte_messages(length: int, sizes: list[int]) -> None:
     """Partials depend on when audio arrives, finals on nothing but the bytes before each flush."""
 
@@ -61,6 +65,7 @@ def test_the_same_jobs_are_asked_for_with_one_byte_messages(length: int, sizes: 
 
 
 @given(pieces=st.lists(st.binary(max_size=50), max_size=20), coalesce=st.integers(1, 64))
+@settings(patient)
 def test_the_framer_hands_on_whole_samples_in_order(pieces: list[bytes], coalesce: int) -> None:
     framer, out = Framer(coalesce * 2), bytearray()
     for piece in pieces:
@@ -93,6 +98,7 @@ def chunk(name: bytes, body: bytes, size: int | None = None) -> bytes:
     twice=st.booleans(),
     sizes=frame_sizes,
 )
+@settings(patient)
 def test_a_wav_file_gives_its_samples_however_it_is_cut(
     before: list[tuple[bytes, bytes]],
     after: list[tuple[bytes, bytes]],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
@@ -267,5 +267,7 @@ class StreamMachine(RuleBasedStateMachine):
                 assert covered == round(accepted / BYTES_PER_SECOND, 4)
 
 
-StreamMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+StreamMachine.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestStream = StreamMachine.TestCase

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessions.errors import WrongAudio
 from sessions.sniff import Sniffer
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no fault of the code."""
 
 RATE = 16_000
 
@@ -48,7 +51,7 @@ def signals(draw: st.DrawFn) -> npt.NDArray[np.int16]:
 
 
 @given(signals(), st.integers(1, 5_000))
-@settings(max_examples=300)
+@settings(patient, max_examples=300)
 def test_sound_passes_unchanged(signal: npt.NDArray[np.int16], step: int) -> None:
     data = signal.tobytes()
     sniffer = Sniffer()
@@ -69,6 +72,7 @@ def test_noise_of_every_level_passes(seed: int) -> None:
 
 
 @given(st.binary(max_size=400), st.integers(1, 64))
+@settings(patient)
 def test_any_bytes_are_passed_on_or_refused_the_same_however_they_are_cut(data: bytes, step: int) -> None:
     def outcome(size: int) -> bytes | str:
         sniffer, out = Sniffer(), b""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessions.codes import ErrorCode
@@ -31,6 +31,9 @@ from sessions.wire import (
     decode_server,
     encode,
 )
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no fault of the code."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 seconds = st.floats(0, 1e6)
@@ -99,17 +102,20 @@ def refusal(decode: Callable[[str | bytes], object], data: str | bytes) -> WireE
 
 
 @given(client_messages)
+@settings(patient)
 def test_client_messages_survive_the_wire(message: ClientMessage) -> None:
     assert decode_client(encode(message)) == message
     assert decode_client(encode(message).encode()) == message
 
 
 @given(server_messages)
+@settings(patient)
 def test_server_messages_survive_the_wire(message: ServerMessage) -> None:
     assert decode_server(encode(message)) == message
 
 
 @given(server_messages, st.dictionaries(texts, json_values, max_size=3))
+@settings(patient)
 def test_fields_of_a_newer_protocol_are_ignored(message: ServerMessage, extra: dict[str, object]) -> None:
     known = type(message).model_fields.keys()
     newer = {name: value for name, value in extra.items() if name not in known} | json.loads(encode(message))
@@ -117,6 +123,7 @@ def test_fields_of_a_newer_protocol_are_ignored(message: ServerMessage, extra: d
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200) | json_values.map(json.dumps))
+@settings(patient)
 def test_whatever_comes_is_understood_or_a_wire_error(data: bytes | str) -> None:
     for decode in (decode_client, decode_server):
         problem = refusal(decode, data)
@@ -130,6 +137,7 @@ def test_whatever_comes_is_understood_or_a_wire_error(data: bytes | str) -> None
         json_values,
     ),
 )
+@settings(patient)
 def test_wrong_fields_are_named(kind: str, fields: dict[str, object]) -> None:
     for decode in (decode_client, decode_server):
         problem = refusal(decode, json.dumps({"type": kind} | fields))
