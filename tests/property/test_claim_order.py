@@ -200,6 +200,20 @@ def test_milliseconds_stay_apart_for_any_arrival_and_head_start_in_use(
     assert [lease.job.id for lease in claimed] == list(expected)
 
 
+@pytest.mark.parametrize("name", ["strict", "sjf"])
+def test_the_greatest_age_counts_to_the_millisecond(redis_client: redis.Redis, name: str) -> None:
+    """sjf's head start has a fraction here, so the age must survive the subtraction that made the score."""
+    old, young = Lane(Kind.FILE, 8), Lane(Kind.FINAL, 3)
+    queue = fresh(redis_client, name, {old: 1234.56789})
+    limit = int(queue.policy().ranks[old].max_age_ms)
+    for now in (START_MS + limit - 1, START_MS + limit):
+        fill(queue, [(old, 0)])
+        queue.enqueue(in_lane("young", young), now_ms=now)
+        first = queue.claim("w", nonce(), now_ms=now)[0]
+        assert first.lane == (old if now - START_MS == limit else young)
+        queue = fresh(redis_client, name, {old: 1234.56789})
+
+
 def test_the_oracle_can_tell_policies_apart(redis_client: redis.Redis) -> None:
     """Else the properties above would hold for any order."""
     orders = set()
