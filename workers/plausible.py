@@ -17,6 +17,9 @@ MAX_COMPRESSION = 2.4
 MAX_CHARS_PER_S = 28.0
 """Fast English speech is about 20 characters a second (200 to 220 words a minute); loops write hundreds."""
 
+SPARE_CHARS = 12
+"""A word may be cut at both ends of the audio and still be written whole."""
+
 NO_SPEECH_PROBABILITY = 0.6
 MIN_LOG_PROBABILITY = -1.0
 """Silence when the first is exceeded and the average log probability is below the second (OpenAI's Whisper)."""
@@ -48,6 +51,11 @@ class Speech:
 def is_plausible(heard: Heard, speech: Sequence[Speech]) -> bool:
     """Whether the segment may stand in the transcript, given where speech is."""
     return _has_words(heard) and not (_off_speech(heard, speech) or _silent(heard) or _is_loop(heard))
+
+
+def fits(text: str, audio_s: float) -> bool:
+    """Whether so much can be said in so short a time at all."""
+    return len(text) <= MAX_CHARS_PER_S * audio_s + SPARE_CHARS
 
 
 def _has_words(heard: Heard) -> bool:

@@ -51,10 +51,11 @@ class WorkerSettings(QueueSettings):
     final_beam: int = Field(5, ge=1, le=10, description="Beam size of finals.")
     max_batch: int = Field(1, ge=1, le=32, description="Jobs of one lane that a worker claims at once.")
     max_decode_s: float = Field(
-        120.0,
+        60.0,
         ge=1,
         le=3600,
-        description="Seconds one decode may take; beyond it the worker ends itself, so that its jobs go to others.",
+        description="Seconds a decode may take for each begun 30 s of audio; beyond it the worker ends itself, so that "
+        "its jobs go to others.",
     )
     drain_s: float = Field(
         30.0,

@@ -8,6 +8,7 @@ with the same generation.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,9 @@ from workers.transcriber import DecodeError, DecodeRequest, Transcriber, Transcr
 
 IDLE_WAIT_S = 5.0
 """One blocking wait of an idle worker; also the longest time that a lost wake-up can cost."""
+
+WINDOW_S = 30.0
+"""Whisper's own window: longer audio takes several in a row, and as many times as long."""
 
 DECODE_FAILED = "decode_failed"
 AUDIO_MISSING = "audio_missing"
@@ -145,7 +149,7 @@ class Worker:
     def _decode_and_report(self, work: Sequence[tuple[LeasedJob, DecodeRequest]]) -> None:
         requests = [request for _, request in work]
         log.debug("decoding", jobs=[lease.job.id for lease, _ in work])
-        self._activity.begin_decode()
+        self._activity.begin_decode(sum(math.ceil(request.audio_s / WINDOW_S) or 1 for request in requests))
         try:
             answers = self._decode(requests)
         finally:

@@ -95,7 +95,12 @@ def test_after_the_drain_time_the_jobs_are_given_back(release_fails: bool) -> No
     scene.activity.begin_work()
     scene.start()
     scene.stop.request()
-    eventually(lambda: scene.clock.advance(5) or scene.status, what="the end after the drain time")
+
+    def ended_while_time_passes() -> bool:
+        scene.clock.advance(5)
+        return bool(scene.status)
+
+    eventually(ended_while_time_passes, what="the end after the drain time")
     assert scene.result() == EXIT_DONE
     assert len(scene.released) == (0 if release_fails else 1)
 
@@ -119,6 +124,17 @@ def test_a_decode_beyond_its_limit_is_hung() -> None:
     scene.start()
     assert not scene.status
     scene.clock.advance(0.1)
+    assert scene.result() == EXIT_HUNG
+
+
+def test_long_audio_may_take_as_many_times_as_long() -> None:
+    scene = Scene()
+    scene.activity.begin_work()
+    scene.activity.begin_decode(windows=20)
+    scene.clock.advance(20 * 60)
+    scene.start()
+    assert not scene.status
+    scene.clock.advance(1)
     assert scene.result() == EXIT_HUNG
 
 

@@ -1,0 +1,223 @@
+"""The bundled model itself: what is said comes out, what is not said does not."""
+
+from __future__ import annotations
+
+import csv
+import random
+import shutil
+import threading
+from pathlib import Path
+
+import jiwer
+import numpy as np
+import pytest
+from faster_whisper.audio import decode_audio
+from whisper_normalizer.english import EnglishTextNormalizer
+
+from queueing.lane import Kind
+from tests.support.sounds import (
+    NOT_SPEECH,
+    RATE,
+    Samples,
+    ending_with_speech,
+    recording,
+    silence,
+    white_noise,
+    words_of,
+)
+from workers.load import load_transcriber
+from workers.model_files import ModelError, ModelFiles, resolve_model
+from workers.settings import WorkerSettings
+from workers.transcriber import DecodeError, DecodeRequest, Transcript
+from workers.whisper import WhisperOptions, WhisperTranscriber, fetch_from_hub, known_sizes, load_whisper
+
+pytestmark = pytest.mark.model
+
+normal = EnglishTextNormalizer()
+
+
+def bundled() -> ModelFiles:
+    return resolve_model("bundled", model_dir=None, sizes=known_sizes(), fetch=fetch_from_hub)
+
+
+@pytest.fixture(scope="module")
+def whisper() -> WhisperTranscriber:
+    return load_whisper(bundled(), WhisperOptions(threads=1))
+
+
+def decode(
+    whisper: WhisperTranscriber, samples: Samples, kind: Kind = Kind.FINAL, *, words: bool = False
+) -> Transcript:
+    (answer,) = whisper.decode([DecodeRequest(samples, kind, words=words)])
+    assert isinstance(answer, Transcript), answer
+    return answer
+
+
+def word_error_rate(expected: str, got: str) -> float:
+    return float(jiwer.wer(normal(expected), normal(got)))
+
+
+def last_word(text: str) -> str:
+    return str(normal(text).split()[-1])
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sample", Kind.PARTIAL), ("sample", Kind.FINAL), ("pauses", Kind.FINAL)])
+def test_the_projects_samples_come_out_word_for_word(whisper: WhisperTranscriber, name: str, kind: Kind) -> None:
+    transcript = decode(whisper, recording(name), kind)
+    assert word_error_rate(words_of(name), transcript.text) <= 0.05, transcript.text
+    assert last_word(transcript.text) == last_word(words_of(name))
+    assert transcript.language == "en"
+
+
+LONG = "long"
+
+
+def long_recording() -> Samples:
+    return np.concatenate([recording("sample"), recording("pauses"), recording("sample")])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "source", "expected"),
+    [
+        (0.5, "market", "market"),
+        (0.9, "break", "break"),
+        (1.1, "break", "break"),
+        (29.9, LONG, "lost"),
+        (30.1, LONG, "lost"),
+        (59.9, LONG, "lost"),
+    ],
+)
+def test_the_last_word_is_there_when_it_ends_just_before_the_audio(
+    whisper: WhisperTranscriber, seconds: float, source: str, expected: str
+) -> None:
+    samples = {"market": recording("pauses")[: 29 * RATE], "break": recording("pauses"), LONG: long_recording()}[source]
+    assert last_word(decode(whisper, ending_with_speech(samples, seconds)).text) == expected
+
+
+def test_three_tenths_of_a_second_give_little_or_nothing(whisper: WhisperTranscriber) -> None:
+    """Too short for most words; but never a sentence."""
+    for start in (0.6, 2.7, 6.2, 8.3):
+        text = decode(whisper, recording("sample")[int(start * RATE) :][: int(0.3 * RATE)]).text
+        assert len(text) <= 20, text
+
+
+@pytest.mark.parametrize("kind", [Kind.PARTIAL, Kind.FINAL])
+@pytest.mark.parametrize("sound", NOT_SPEECH)
+def test_sound_without_speech_is_no_text(whisper: WhisperTranscriber, kind: Kind, sound: str) -> None:
+    assert decode(whisper, NOT_SPEECH[sound](), kind).text == ""
+
+
+@pytest.mark.parametrize("samples", [silence(0), silence(0.01), silence(60)], ids=["nothing", "10 ms", "a minute"])
+def test_digital_silence_reaches_neither_model(
+    whisper: WhisperTranscriber, monkeypatch: pytest.MonkeyPatch, samples: Samples
+) -> None:
+    def must_not_run(*args: object, **options: object) -> None:
+        raise AssertionError("a model saw digital silence")
+
+    monkeypatch.setattr("workers.whisper.get_speech_timestamps", must_not_run)
+    monkeypatch.setattr(WhisperTranscriber, "_transcribe", must_not_run)
+    assert decode(whisper, samples).text == ""
+
+
+def test_silence_around_speech_adds_no_text_and_shifts_its_times(whisper: WhisperTranscriber) -> None:
+    alone = recording("sample")
+    transcript = decode(whisper, np.concatenate([silence(10), alone, silence(5)]), words=True)
+    assert word_error_rate(words_of("sample"), transcript.text) <= 0.05, transcript.text
+    assert 9.5 <= transcript.words[0].start_s <= 11.0
+    assert transcript.words[-1].end_s <= 10 + len(alone) / RATE + 1.0
+
+
+def test_noise_around_speech_adds_no_text(whisper: WhisperTranscriber) -> None:
+    samples = np.concatenate([white_noise(8, -45), recording("sample"), white_noise(20, -45, seed=2)])
+    assert word_error_rate(words_of("sample"), decode(whisper, samples).text) <= 0.1
+
+
+def test_short_audio_gives_the_same_text_with_and_without_word_times(whisper: WhisperTranscriber) -> None:
+    samples = ending_with_speech(recording("pauses"), 1.5)
+    plain, timed = decode(whisper, samples), decode(whisper, samples, words=True)
+    assert plain.text == timed.text == " ".join(word.text for word in timed.words)
+    assert plain.words == ()
+
+
+def test_word_times_are_in_order_within_the_audio_and_spell_the_text(whisper: WhisperTranscriber) -> None:
+    samples = recording("pauses")[: 11 * RATE]
+    transcript = decode(whisper, samples, words=True)
+    edges = [edge for word in transcript.words for edge in (word.start_s, word.end_s)]
+    assert edges == sorted(edges)
+    assert edges[0] >= 0
+    assert edges[-1] <= len(samples) / RATE
+    assert " ".join(word.text for word in transcript.words) == transcript.text
+    assert all(0 <= word.probability <= 1 for word in transcript.words)
+
+
+def test_the_same_audio_gives_the_same_text_under_load(whisper: WhisperTranscriber, rng: random.Random) -> None:
+    """Alone, after other audio, and beside a second decode of the same model."""
+    pieces = [recording("pauses")[start * RATE :][: 4 * RATE] for start in (0, 12)]
+    alone = [decode(whisper, piece).text for piece in pieces]
+    beside: list[str] = []
+    other = threading.Thread(target=lambda: beside.extend(decode(whisper, piece).text for piece in pieces))
+    other.start()
+    order = rng.sample(range(2), 2)
+    assert [decode(whisper, pieces[place]).text for place in order] == [alone[place] for place in order]
+    other.join()
+    assert beside == alone
+
+
+def test_one_faulty_member_of_a_batch_fails_alone(whisper: WhisperTranscriber) -> None:
+    speech = recording("pauses")[: 3 * RATE]
+    good = DecodeRequest(speech, Kind.FINAL)
+    first, second, third = whisper.decode([good, DecodeRequest(speech, Kind.FINAL, language="de"), good])
+    assert isinstance(second, DecodeError)
+    assert isinstance(first, Transcript)
+    assert first == third
+
+
+def test_loading_by_settings_describes_what_runs() -> None:
+    loaded = load_transcriber(WorkerSettings.from_env({"HEARLINE_THREADS": "1", "HEARLINE_DEVICE": "cpu"}), crash=exit)
+    assert loaded.description == {
+        "model": "tiny.en",
+        "device": "cpu",
+        "compute_type": "int8_float32",
+        "threads": 1,
+        "multilingual": False,
+    }
+
+
+def test_weights_that_cannot_be_read_are_a_model_error(tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(bundled().path, folder, ignore=shutil.ignore_patterns("model.bin"))
+    (folder / "model.bin").write_bytes(b"not a model")
+    with pytest.raises(ModelError, match="cannot be loaded on cpu"):
+        load_whisper(ModelFiles("broken", folder), WhisperOptions(device="cpu"))
+
+
+@pytest.mark.speech
+def test_the_voice_gate_lets_every_recording_through(whisper: WhisperTranscriber, speech_dir: Path) -> None:
+    with (speech_dir / "manifest.csv").open() as file:
+        names = [row["file"] for row in csv.DictReader(file)][::3]
+    assert [name for name in names if not whisper._speech(decode_audio(str(speech_dir / name)))] == []
+
+
+@pytest.mark.speech
+def test_real_recordings_come_out_as_well_as_from_the_plain_library(
+    whisper: WhisperTranscriber, speech_dir: Path
+) -> None:
+    with (speech_dir / "manifest.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if 3 < float(row["seconds"]) < 6][::9][:3]
+    expected, ours, plain = [], [], []
+    for row in rows:
+        samples = decode_audio(str(speech_dir / row["file"]))
+        segments, _ = whisper._model.transcribe(
+            samples, language="en", temperature=0.0, condition_on_previous_text=False
+        )
+        expected.append(normal(row["reference"]))
+        plain.append(normal("".join(segment.text for segment in segments)))
+        ours.append(normal(decode(whisper, samples).text))
+    assert ours == plain
+    assert jiwer.wer(expected, ours) < 0.2
+
+
+@pytest.mark.speech
+@pytest.mark.parametrize("name", ["silence-60s.flac", "noise-white-minus50db-15s.flac", "dtmf-3s.flac"])
+def test_recorded_sound_without_speech_is_no_text(whisper: WhisperTranscriber, speech_dir: Path, name: str) -> None:
+    assert decode(whisper, decode_audio(str(speech_dir / "edge" / name))).text == ""
