@@ -26,6 +26,8 @@ from queueing.policies.priority import HEAD_START_MS
 from queueing.policy import MAX_AGE_MS, LaneRank, Load
 
 LOAD_LIMIT = 0.95
+LEAST_LOAD = 1e-6
+"""Below it no two jobs meet, so no order matters; and for a load near 0 no g can be found in doubles."""
 BOOST_LIMIT_MS = 60_000.0
 _EXPONENT_LIMIT = 700.0
 """exp(709) is the last that a double holds; a bracket needs a sign only."""
@@ -35,17 +37,21 @@ Traffic = tuple[tuple[float, float], ...]
 
 
 def traffic(costs: Mapping[Lane, float], load: Load) -> Traffic:
-    """The job mix as one worker sees it, thinned to `LOAD_LIMIT` when it is heavier. Empty when no load is known."""
+    """The job mix as one worker sees it, thinned to `LOAD_LIMIT` when it is heavier. Empty below `LEAST_LOAD`."""
     workers = max(1, load.workers)
     mix = [(per_s / 1000.0 / workers, costs[lane]) for lane, per_s in load.arrivals_per_s.items() if per_s > 0]
     utilisation = sum(rate * cost for rate, cost in mix)
-    thinning = min(1.0, LOAD_LIMIT / utilisation) if utilisation > 0 else 1.0
+    if utilisation < LEAST_LOAD:
+        return ()
+    thinning = min(1.0, LOAD_LIMIT / utilisation)
     return tuple((rate * thinning, cost) for rate, cost in mix)
 
 
 @lru_cache(maxsize=16)
 def decay_rate(mix: Traffic) -> float | None:
     """The g > 0 (per ms) with sum(rate x (exp(g cost) - 1)) = g, by bisection; None for an empty mix.
+
+    The mix is one of `traffic`, with a load from `LEAST_LOAD` to `LOAD_LIMIT`.
 
     The left side less g is convex, 0 at g = 0 and falling there while the load is below 1: so it is
     negative exactly between 0 and the root.

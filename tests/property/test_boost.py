@@ -87,7 +87,14 @@ def test_no_load_makes_a_rank_that_is_not_finite(
         assert -1e-6 <= extra <= BOOST_LIMIT_MS + 1e-6
 
 
-@pytest.mark.parametrize("load", [Load(), Load({}, workers=0), Load({Lane(Kind.FINAL, 10): 0.0}, workers=3)])
+@pytest.mark.parametrize(
+    "load",
+    [
+        Load(),
+        Load({}, workers=0),
+        *(Load({Lane(Kind.FINAL, 10): per_s}, workers=3) for per_s in (0.0, 5e-324, 1e-320, 1e-300, 1e-12)),
+    ],
+)
 def test_without_a_known_load_boost_is_priority(load: Load) -> None:
     assert rank_all(get_policy("boost"), prior_costs(), load) == rank_all(get_policy("priority"), prior_costs(), load)
 
