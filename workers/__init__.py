@@ -16,6 +16,6 @@ Any number of them runs anywhere Redis can be reached; none is special and none 
  decode         load the model, then claim -> fetch -> decode -> report (worker.Worker)
  lease-keeper   renews what is held, each third of a lease
  heartbeat      says who this is and what it does, every 2 s
- rescue         sweeps for jobs that dead workers left behind
+ rescue         sweeps for jobs that dead workers left behind, keeps ranks up to date (queueing.rescue)
 ```
 """

@@ -1,11 +1,7 @@
-"""Two threads that keep a worker in touch with the others: its heartbeat, and the sweep for what others left behind.
-
-Both only talk to Redis, so an unreachable Redis delays nothing else; both fall silent when ``stop`` is set.
-"""
+"""A worker's sign of life, in a thread of its own: neither a long decode nor an unreachable Redis holds anything up."""
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 
@@ -62,27 +58,3 @@ class Heartbeat:
         """Let `run` return."""
         self._ended = True
         self._now.set()
-
-
-class Rescue:
-    """Sweeps for expired leases and stale partials about every half lease; all workers do, none is needed."""
-
-    def __init__(self, queue: JobQueue, lease_s: float, rng: random.Random) -> None:
-        self._queue = queue
-        self._period_s = lease_s / 2
-        self._rng = rng
-
-    def sweep(self) -> None:
-        """One sweep; what it did is logged."""
-        try:
-            report = self._queue.sweep()
-        except QueueUnavailable as error:
-            log.debug("sweep_failed", reason=str(error))
-            return
-        if report.requeued or report.dead or report.dropped_partials:
-            log.info("swept", requeued=report.requeued, dead=report.dead, dropped_partials=report.dropped_partials)
-
-    def run(self, stop: threading.Event) -> None:
-        """Sweep until ``stop``, each pause jittered by half so that workers do not march in step."""
-        while not stop.wait(self._period_s * self._rng.uniform(0.5, 1.5)):
-            self.sweep()

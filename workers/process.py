@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import random
+import re
 import threading
 from collections.abc import Callable
 from importlib.metadata import version
@@ -17,8 +18,9 @@ from queueing.clock import Clock
 from queueing.connect import check_redis
 from queueing.errors import QueueUnavailable, SettingsError
 from queueing.job_queue import JobQueue
+from queueing.rescue import Rescuer
 from sessions.audio_buffer import AudioBuffer
-from workers.heartbeat import Heartbeat, Rescue
+from workers.heartbeat import Heartbeat
 from workers.lease_keeper import LeaseKeeper
 from workers.lifecycle import EXIT_DONE, EXIT_FAILED, Activity, Stop, Watch, WatchLimits, WorkerState, backoff_s
 from workers.load import Loaded, load_transcriber
@@ -52,7 +54,8 @@ class Process:
         self.clock = clock
         self.rng = rng
         self._crash = crash
-        self.worker_id = f"{platform.node() or 'host'}-{os.getpid()}-{self.rng.getrandbits(24):06x}"
+        host = re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node())[:64] or "host"
+        self.worker_id = f"{host}-{os.getpid()}-{self.rng.getrandbits(24):06x}"
         self.client = client
         self.queue = JobQueue.of(client, settings)
         self.metrics = WorkerMetrics(registry)
@@ -61,7 +64,7 @@ class Process:
             self.queue, settings.lease_s, self.rng, on_lost=lambda _lease: self.metrics.lease_losses.inc()
         )
         self.heartbeat = Heartbeat(self.queue, self.worker_id, self._info, self._after_beat)
-        self.rescue = Rescue(self.queue, settings.lease_s, self.rng)
+        self.rescuer = Rescuer(self.queue, clock, rng)
         self.finished = threading.Event()
         self.failure = ""
         self._beats = 0
@@ -74,7 +77,7 @@ class Process:
         if not self._await_redis():
             return EXIT_DONE
         self._start("lease-keeper", lambda: self.keeper.run(self.finished))
-        self._start("rescue", lambda: self.rescue.run(self.stop.draining))
+        self._start("rescue", lambda: self.rescuer.run(self.stop.draining))
         self._start("decode", self._load_and_work)
         watch = Watch(
             self.activity,

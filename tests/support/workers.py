@@ -162,7 +162,15 @@ def scripted(script: Script | None = None) -> ScriptedTranscriber:
 class WorkerProcess:
     """``python -m workers`` as a child process."""
 
-    def __init__(self, redis_url: str, folder: Path, script: Mapping[str, object], **settings: object) -> None:
+    def __init__(
+        self,
+        redis_url: str,
+        folder: Path,
+        script: Mapping[str, object],
+        *,
+        prometheus_dir: Path | None = None,
+        **settings: object,
+    ) -> None:
         table = folder / f"script-{random.SystemRandom().getrandbits(32):08x}.json"
         table.write_text(json.dumps(script))
         self.log = table.with_suffix(".log")
@@ -174,6 +182,8 @@ class WorkerProcess:
             "HEARLINE_LOG_LEVEL": "debug",
             **{f"HEARLINE_{name.upper()}": str(value) for name, value in settings.items()},
         }
+        if prometheus_dir is not None:
+            environment["PROMETHEUS_MULTIPROC_DIR"] = str(prometheus_dir)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "workers"], cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
@@ -222,10 +232,15 @@ class WorkerProcess:
 
 @contextmanager
 def worker_process(
-    redis_url: str, folder: Path, script: Mapping[str, object], **settings: object
+    redis_url: str,
+    folder: Path,
+    script: Mapping[str, object],
+    *,
+    prometheus_dir: Path | None = None,
+    **settings: object,
 ) -> Iterator[WorkerProcess]:
     """A worker process that is gone afterwards."""
-    process = WorkerProcess(redis_url, folder, script, **settings)
+    process = WorkerProcess(redis_url, folder, script, prometheus_dir=prometheus_dir, **settings)
     try:
         yield process
     finally:
