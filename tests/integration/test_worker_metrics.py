@@ -31,7 +31,7 @@ def read(exposition: str) -> dict[tuple[str, str], float]:
     """Samples by name and their kind or found label."""
     return {
         (sample.name, sample.labels.get("kind") or sample.labels.get("found") or ""): sample.value
-        for family in text_string_to_metric_families(exposition)  # type: ignore[no-untyped-call]
+        for family in text_string_to_metric_families(exposition)
         for sample in family.samples
         if not sample.name.endswith(("_bucket", "_created"))
     }

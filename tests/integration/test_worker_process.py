@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from ops.redis_server import RedisServer
 from queueing.job_queue import QueueLimits
 from tests.support.eventually import eventually
 from tests.support.workers import ROOT, Desk, desk_at, noise_pcm, worker_process
@@ -27,7 +28,7 @@ FAULTS = {
     HANG_MARK: {"do": "hang"},
     CRASH_MARK: {"do": "crash"},
 }
-IDLE_SAMPLE_S = 10
+IDLE_SAMPLE_S = 8
 SCRIPT = {**FAST, "faults": FAULTS}
 
 
@@ -156,6 +157,21 @@ def test_a_job_that_kills_its_workers_dies_itself_and_others_live(
     assert error["code"] == "decode_failed"
     (event,) = desk.queue.events("s1")
     assert event.outcome == "dead", "the client of the poison hears of it"
+
+
+def test_a_worker_comes_back_after_a_redis_restart_that_lost_everything(tmp_path: Path, rng: random.Random) -> None:
+    with RedisServer() as server, worker_process(server.url, tmp_path, FAST, policy="strict") as worker:
+        with desk_at(server.url, LIMITS) as before:
+            worker.await_ready(before.queue)
+            server.kill()
+        worker.await_log("redis_away")
+        server.start()
+        with desk_at(server.url, LIMITS) as after:
+            worker.await_ready(after.queue)
+            after.final("s1", noise_pcm(rng, 1))
+            (delivery,) = after.await_deliveries(1)
+            assert delivery.outcome == "done"
+            assert after.queue.policy().name == "strict", "the worker's setting, installed again"
 
 
 def test_an_idle_worker_costs_less_than_two_commands_a_second(
