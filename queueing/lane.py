@@ -45,9 +45,8 @@ class Lane:
     @staticmethod
     def parse(name: str) -> Lane:
         """Read ``KIND:WINDOW``; raises ValueError for anything that is not one of `all_lanes`."""
-        kind, _, window = name.partition(":")
-        lane = Lane(Kind(kind), int(window))
-        if lane not in all_lanes():
+        lane = _lanes_by_name().get(name)
+        if lane is None:
             raise ValueError(f"no such lane: {name!r}")
         return lane
 
@@ -57,9 +56,9 @@ class Lane:
 
         Raises ValueError when no window is long enough.
         """
-        for window in windows(kind):
-            if audio_s + PADDING_S <= window:
-                return Lane(kind, window)
+        for lane in _lanes_of(kind):
+            if audio_s + PADDING_S <= lane.window_s:
+                return lane
         raise ValueError(f"no window for {audio_s:.1f} s of {kind} audio; the longest is {windows(kind)[-1]} s")
 
 
@@ -72,3 +71,14 @@ def windows(kind: Kind) -> tuple[int, ...]:
 def all_lanes() -> tuple[Lane, ...]:
     """Every lane there is, in a fixed order that is part of the scripts' contract."""
     return tuple(Lane(kind, window) for kind in Kind for window in windows(kind))
+
+
+# Every enqueue and claim asks for a lane: these keep that at a look into a table.
+@cache
+def _lanes_of(kind: Kind) -> tuple[Lane, ...]:
+    return tuple(lane for lane in all_lanes() if lane.kind is kind)
+
+
+@cache
+def _lanes_by_name() -> dict[str, Lane]:
+    return {lane.name: lane for lane in all_lanes()}
