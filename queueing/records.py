@@ -20,16 +20,19 @@ MAX_OPTIONS_BYTES = 16_384
 MAX_RESULT_BYTES = 1_048_576
 MAX_MESSAGE_CHARS = 500
 
-LEASED_FIELDS = (
-    "id", "generation", "attempts", "claimed_ms", "lease_until_ms", "session", "kind", "segment",
-    "start_byte", "end_byte", "audio_s", "front", "options", "lane", "arrival_ms", "cost_ms",
+LEASED_VALUES = (
+    "generation", "attempts", "session", "segment", "start_byte", "end_byte", "audio_s", "front", "options", "cost_ms",
+    "id", "lane", "arrival_ms", "claimed_ms", "lease_until_ms",
 )  # fmt: skip
-"""The order in which claim returns the fields of a job's hash."""
+"""The order in which claim returns what there is to know of a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """Everything Redis knows of one job. ``lease_until_ms`` counts while ``state`` is leased, ``error`` when dead."""
+    """Everything Redis knows of a job; what does not apply is None.
+
+    ``lease_until_ms`` is not in the hash: only a listing of leased jobs fills it in.
+    """
 
     job: NewJob
     lane: Lane
@@ -74,10 +77,12 @@ def decode_job(fields: Mapping[str, str]) -> NewJob:
 
 def decode_leased(values: Sequence[Any]) -> LeasedJob:
     """Read a job as claim returns it."""
-    fields = {name: text(value) for name, value in zip(LEASED_FIELDS, values, strict=True)}
+    fields = {name: text(value) for name, value in zip(LEASED_VALUES, values, strict=True)}
+    lane = Lane.parse(fields["lane"])
+    fields["kind"] = lane.kind
     return LeasedJob(
         job=decode_job(fields),
-        lane=Lane.parse(fields["lane"]),
+        lane=lane,
         generation=int(fields["generation"]),
         attempt=int(fields["attempts"]),
         arrival_ms=int(fields["arrival_ms"]),
@@ -104,7 +109,7 @@ def decode_record(reply: Mapping[Any, Any]) -> JobRecord:
         cost_ms=float(fields["cost_ms"]),
         worker=fields.get("worker"),
         claimed_ms=number("claimed_ms"),
-        lease_until_ms=number("lease_until_ms"),
+        lease_until_ms=None,
         completed_ms=number("completed_ms"),
         died_ms=number("died_ms"),
         error_code=fields.get("error_code"),

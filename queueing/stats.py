@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
@@ -141,16 +141,15 @@ class QueueReader:
                 found = self._records([text(job_id) for ids in pipeline.execute() for job_id in ids])
                 found.sort(key=lambda record: (record.arrival_ms, record.job.id))
             elif state == "leased":
-                found = self._records([text(job_id) for job_id in self._ids(self._keys.leases, last)])
+                leases: list[Any] = self._client.zrange(self._keys.leases, 0, last, withscores=True)
+                until = {text(job_id): int(expiry) for job_id, expiry in leases}
+                found = [replace(one, lease_until_ms=until[one.job.id]) for one in self._records(list(until))]
             elif state == "dead":
-                found = self._records([text(job_id) for job_id in self._ids(self._keys.dead, last, newest_first=True)])
+                dead: list[Any] = self._client.zrange(self._keys.dead, 0, last, desc=True)
+                found = self._records([text(job_id) for job_id in dead])
             else:
                 raise ValueError(f"no list of {state!r} jobs; choose queued, leased or dead")
         return tuple(record for record in found if record.state == state)[: last + 1]
-
-    def _ids(self, key: str, last: int, *, newest_first: bool = False) -> list[Any]:
-        found: list[Any] = self._client.zrange(key, 0, last, desc=newest_first)
-        return found
 
     def _leases(self, until: Mapping[str, int], now_ms: int) -> tuple[LeaseStats, ...]:
         with guarded():

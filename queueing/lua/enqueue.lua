@@ -65,9 +65,9 @@ else
   redis.call('HSET', open_partial, session, id)
 end
 local now = redis_now(ARGV[1])
-redis.call('HSET', job_key, 'id', id, 'session', session, 'kind', kind, 'segment', segment, 'lane', lane,
-  'state', 'queued', 'arrival_ms', now, 'attempts', 0, 'generation', 0,
-  'cost_ms', redis.call('HGET', KEYS[11], lane) or ARGV[7], unpack(ARGV, 11))
+redis.call('HSET', job_key, 'generation', 0, 'attempts', 0, 'session', session, 'segment', segment, unpack(ARGV, 11))
+redis.call('HSET', job_key, 'cost_ms', redis.call('HGET', KEYS[11], lane) or ARGV[7], 'state', 'queued',
+  'id', id, 'kind', kind, 'lane', lane, 'arrival_ms', now)
 redis.call('SADD', set_key, id)
 for _, key in ipairs({job_key, session_key, set_key}) do redis.call('PEXPIRE', key, job_ttl_ms) end
 put(lane, id, now)

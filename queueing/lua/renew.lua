@@ -18,7 +18,6 @@ for at = 4, #ARGV, 2 do
   local job = redis.call('HMGET', key, 'state', 'generation')
   if job[1] == 'leased' and job[2] == ARGV[at + 1] then
     redis.call('ZADD', leases, expiry, ARGV[at])
-    redis.call('HSET', key, 'lease_until_ms', expiry)
     redis.call('PEXPIRE', key, ARGV[3])
   else
     lost[#lost + 1] = (at - 2) / 2

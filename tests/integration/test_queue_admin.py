@@ -68,6 +68,7 @@ def test_listing_jobs_by_state(queue: JobQueue) -> None:
     second = claim_one(queue, now_ms=START_MS + 30)
     assert [record.job.id for record in queue.jobs("leased")] == [first.job.id, second.job.id]
     assert {record.worker for record in queue.jobs("leased")} == {"worker-1"}
+    assert [record.lease_until_ms for record in queue.jobs("leased")] == [first.lease_until_ms, second.lease_until_ms]
     with pytest.raises(ValueError, match="no list of 'lost' jobs; choose queued, leased or dead"):
         queue.jobs("lost")
 

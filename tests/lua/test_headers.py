@@ -13,9 +13,10 @@ import pytest
 from queueing.job import CompleteStatus, EnqueueStatus
 from queueing.keys import QueueKeys
 from queueing.policy_store import NO_POLICY
-from queueing.records import LEASED_FIELDS
+from queueing.records import LEASED_VALUES, encode_fields
 from queueing.scripts import LUA, load_script
 from queueing.verbs import VERBS, Verb
+from tests.support.queue_jobs import final
 
 KEY_TYPES = {"hash", "string", "list", "set", "zset", "stream", "prefix"}
 TAIL_TYPES = {"pairs", "strings", "ranks"}
@@ -145,5 +146,18 @@ def test_no_number_becomes_text_in_lua(verb: type[Verb]) -> None:
 
 
 def test_claim_returns_the_fields_that_python_reads() -> None:
-    listed = re.findall(r"'(\w+)'", (LUA / "lib" / "leased.lua").read_text())
-    assert tuple(listed) == LEASED_FIELDS
+    library = (LUA / "lib" / "leased.lua").read_text()
+    fetched = re.findall(r"'(\w+)'", library)
+    added = re.findall(r"job\[(\d+)\]", library)
+    assert tuple(fetched) == LEASED_VALUES[: len(fetched)]
+    assert [int(place) for place in added] == list(range(len(fetched) + 1, len(LEASED_VALUES) + 1))
+    assert re.search(r"= id, lane, arrival, claimed, expiry\n", library)
+    assert LEASED_VALUES[len(fetched) :] == ("id", "lane", "arrival_ms", "claimed_ms", "lease_until_ms")
+
+
+def test_enqueue_writes_first_what_claim_reads() -> None:
+    """A small hash is searched from its beginning: the order saves a tenth of a claim."""
+    enqueue = (LUA / "enqueue.lua").read_text()
+    first = re.findall(r"'(\w+)'", enqueue.split("redis.call('HSET', job_key,")[1].split("unpack")[0])
+    given = [name for name, _ in encode_fields(final("s"))]
+    assert (*first, *given, "cost_ms") == LEASED_VALUES[:10]

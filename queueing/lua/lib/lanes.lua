@@ -30,7 +30,7 @@ local function jobs_waiting()
   local index = redis.call('GET', heads)
   if not index then return nil end
   local lanes, total = #index / 68, 0
-  local values = {struct.unpack('<' .. string.rep('d', 5 * lanes), index)}
+  local values = {struct.unpack('<' .. string.rep('ddddd', lanes), index)}
   for at = 1, 5 * lanes, 5 do total = total + values[at] end
   return total
 end

@@ -1,3 +1,9 @@
--- A leased job as claim returns it: the values of these fields, in this order (queueing.records.LEASED_FIELDS).
-local LEASED_FIELDS = {'id', 'generation', 'attempts', 'claimed_ms', 'lease_until_ms', 'session', 'kind', 'segment',
-  'start_byte', 'end_byte', 'audio_s', 'front', 'options', 'lane', 'arrival_ms', 'cost_ms'}
+-- A leased job as claim returns it: these fields of its hash, then what the claim knows of it itself; the order is
+-- that of queueing.records.LEASED_VALUES. enqueue writes these fields first, as Redis searches small hashes one by one.
+local LEASED_FIELDS = {'generation', 'attempts', 'session', 'segment', 'start_byte', 'end_byte', 'audio_s', 'front',
+  'options', 'cost_ms'}
+
+local function leased(job, id, lane, arrival, claimed, expiry)
+  job[11], job[12], job[13], job[14], job[15] = id, lane, arrival, claimed, expiry
+  return job
+end

@@ -1,17 +1,16 @@
 -- The claim rule of queueing.policy, over the heads of all lanes (`index`: see lanes.lua). Kept lean for every claim.
 -- Returns the lane's position, its name, how many jobs it holds, and how many all lanes hold.
 local function most_urgent(index, lanes, now, wanted)
-  local head = {struct.unpack('<' .. string.rep('d', 5 * lanes), index)}
+  local head = {struct.unpack('<' .. string.rep('ddddd', lanes), index)}
   local names = 56 * lanes
   local total, best, best_tier, best_urgency = 0, nil, math.huge, 0
-  local overdue, longest_over = nil, -1
+  local overdue, earliest_due = nil, math.huge
   local at = 1
   for position = 1, lanes do
     local depth = head[at]
     total = total + depth
     if depth > 0 and not (wanted and not wanted[string.match(index, '^%S+', names + 12 * position - 11)]) then
-      local over = now - head[at + 2]
-      if over >= 0 and over > longest_over then overdue, longest_over = position, over end
+      if head[at + 2] < earliest_due then overdue, earliest_due = position, head[at + 2] end
       local tier = head[at + 3]
       if tier <= best_tier then
         local urgency = (now - head[at + 1]) * head[at + 4]
@@ -22,7 +21,7 @@ local function most_urgent(index, lanes, now, wanted)
     end
     at = at + 5
   end
-  best = overdue or best
+  if earliest_due <= now then best = overdue end
   if not best then return nil, nil, 0, total end
   return best, string.match(index, '^%S+', names + 12 * best - 11), head[5 * best - 4], total
 end
