@@ -13,7 +13,7 @@ from typing import ClassVar
 
 Scalar = str | int | float
 
-LANE_KEYS = ("policy", "heads", "lane_prefix", "wake")
+LANE_KEYS = ("heads", "lane_prefix", "wake")
 """What a script needs to move jobs in and out of lanes."""
 
 
@@ -60,7 +60,7 @@ class Enqueue(Verb):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Verb):
     SCRIPT = "claim"
-    KEYS = ("heads", "lane_prefix", "wake", "job_prefix", "leases", "claim_prefix", "counts")
+    KEYS = (*LANE_KEYS, "job_prefix", "leases", "claim_prefix", "counts")
 
     now_ms: int
     worker: str
@@ -176,7 +176,7 @@ class Sweep(Verb):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPolicy(Verb):
     SCRIPT = "set_policy"
-    KEYS = (*LANE_KEYS, "job_prefix")
+    KEYS = ("policy", *LANE_KEYS, "job_prefix")
 
     now_ms: int
     name: str

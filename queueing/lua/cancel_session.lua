@@ -1,34 +1,33 @@
 -- cancel_session: a session is over. Its queued jobs go, leased ones become obsolete, its events are deleted.
 -- KEYS
---   1 policy               hash    the rank of each lane
---   2 heads                string  index of the lanes' heads
---   3 lane_prefix          prefix  + lane: zset of waiting jobs
---   4 wake                 list    tokens for blocked workers
---   5 job_prefix           prefix  + id: hash of a job
---   6 leases               zset    id -> lease expiry, ms
---   7 open_partial         hash    session -> its partial's id
---   8 session_prefix       prefix  + session: hash with last_final, last_partial
---   9 session_jobs_prefix  prefix  + session: set of its ids
---  10 events_prefix        prefix  + session: stream of durable events
---  11 counts               hash    KIND:OUTCOME -> jobs
+--   1 heads                string  index of the lanes' heads
+--   2 lane_prefix          prefix  + lane: zset of waiting jobs
+--   3 wake                 list    tokens for blocked workers
+--   4 job_prefix           prefix  + id: hash of a job
+--   5 leases               zset    id -> lease expiry, ms
+--   6 open_partial         hash    session -> its partial's id
+--   7 session_prefix       prefix  + session: hash with last_final, last_partial
+--   8 session_jobs_prefix  prefix  + session: set of its ids
+--   9 events_prefix        prefix  + session: stream of durable events
+--  10 counts               hash    KIND:OUTCOME -> jobs
 -- ARGV
 --   1 session              string  the session
 --   2 tombstone_ms         int     ms that a cancelled job is remembered
 -- RETURNS {code, jobs that were queued or leased}
 --   OK
-local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local open_partial, session_jobs_prefix, session, tombstone_ms = KEYS[7], KEYS[9], ARGV[1], ARGV[2]
+local heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local open_partial, session_jobs_prefix, session, tombstone_ms = KEYS[6], KEYS[8], ARGV[1], ARGV[2]
 -- @include wake lanes leave cancel
 local cancelled = 0
 for _, id in ipairs(redis.call('SMEMBERS', session_jobs_prefix .. session)) do
   local kind = redis.call('HGET', job_prefix .. id, 'kind')
   if cancel(id, session) then
     cancelled = cancelled + 1
-    redis.call('HINCRBY', KEYS[11], kind .. ':cancelled', 1)
+    redis.call('HINCRBY', KEYS[10], kind .. ':cancelled', 1)
   else
     redis.call('DEL', job_prefix .. id)
   end
 end
 redis.call('HDEL', open_partial, session)
-redis.call('DEL', session_jobs_prefix .. session, KEYS[8] .. session, KEYS[10] .. session)
+redis.call('DEL', session_jobs_prefix .. session, KEYS[7] .. session, KEYS[9] .. session)
 return {'OK', cancelled}

@@ -1,17 +1,16 @@
 -- fail: report a decode that failed. A final or file is tried again while attempts remain; a partial never is.
 -- KEYS
---   1 policy               hash    the rank of each lane
---   2 heads                string  index of the lanes' heads
---   3 lane_prefix          prefix  + lane: zset of waiting jobs
---   4 wake                 list    tokens for blocked workers
---   5 job_prefix           prefix  + id: hash of a job
---   6 leases               zset    id -> lease expiry, ms
---   7 open_partial         hash    session -> its partial's id
---   8 session_prefix       prefix  + session: hash with last_final, last_partial
---   9 session_jobs_prefix  prefix  + session: set of its ids
---  10 events_prefix        prefix  + session: stream of durable events
---  11 dead                 zset    id -> time of death, ms
---  12 counts               hash    KIND:OUTCOME -> jobs
+--   1 heads                string  index of the lanes' heads
+--   2 lane_prefix          prefix  + lane: zset of waiting jobs
+--   3 wake                 list    tokens for blocked workers
+--   4 job_prefix           prefix  + id: hash of a job
+--   5 leases               zset    id -> lease expiry, ms
+--   6 open_partial         hash    session -> its partial's id
+--   7 session_prefix       prefix  + session: hash with last_final, last_partial
+--   8 session_jobs_prefix  prefix  + session: set of its ids
+--   9 events_prefix        prefix  + session: stream of durable events
+--  10 dead                 zset    id -> time of death, ms
+--  11 counts               hash    KIND:OUTCOME -> jobs
 -- ARGV
 --   1 now_ms               int     Redis time in ms; 0 asks Redis
 --   2 id                   string  the job's id
@@ -33,9 +32,9 @@
 --   STALE      the lease was lost
 --   CANCELLED  the job was cancelled
 --   NOPOLICY   Redis holds no ranks: set the policy, then try again
-local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local open_partial, session_prefix, session_jobs_prefix, events_prefix = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local dead, counts, id, session, generation = KEYS[11], KEYS[12], ARGV[2], ARGV[3], ARGV[4]
+local heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local open_partial, session_prefix, session_jobs_prefix, events_prefix = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local dead, counts, id, session, generation = KEYS[10], KEYS[11], ARGV[2], ARGV[3], ARGV[4]
 local front_prefix, events_ttl_ms, max_events, job_ttl_ms = ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 local dead_ttl_ms, max_dead = tonumber(ARGV[13]), tonumber(ARGV[14])
 -- @include now wake lanes jobs leave deliver give_up requeue
@@ -52,7 +51,7 @@ end
 if job.state == 'dead' then return 'DEAD' end
 if job.state == 'queued' then return 'REQUEUED' end
 if job.state ~= 'leased' then return 'STALE' end
-if not (jobs_waiting() and rank_of(job.lane)) then return 'NOPOLICY' end
+if not rank_of(job.lane) then return 'NOPOLICY' end
 
 local retry = ARGV[5] == '1' and tonumber(job.attempts) < tonumber(ARGV[8])
 if job.kind ~= 'partial' and retry then

@@ -38,20 +38,21 @@ local function rescore(lane, old_head_start, head_start)
 end
 
 local slots, spans, names = {}, {}, {}
-redis.call('DEL', heads)
 for at = 4, #ARGV, 5 do
   local lane, position = ARGV[at], (at + 1) / 5
   local tier, head_start, rate, max_age = unpack(ARGV, at + 1, at + 4)
-  local _, old_head_start = rank_of(lane)
+  local before = redis.call('HGET', policy, lane)
+  local old_head_start = before and tonumber(string.match(before, '^%S+ %S+ (%S+)'))
   if old_head_start ~= tonumber(head_start) then rescore(lane, old_head_start, tonumber(head_start)) end
   redis.call('HSET', policy, lane, table.concat({position, tier, head_start, rate, max_age}, ' '))
   slots[position] = struct.pack('<ddddd', 0, 0, 0, tier, rate)
   spans[position] = struct.pack('<dd', head_start, max_age)
   names[position] = string.format('%-12s', lane)
 end
-redis.call('SET', heads, table.concat(slots) .. table.concat(spans) .. table.concat(names))
-for at = 4, #ARGV, 5 do refresh_head(ARGV[at], (at + 1) / 5, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 4])) end
+index, lanes = table.concat(slots) .. table.concat(spans) .. table.concat(names), #slots
+redis.call('SET', heads, index)
+for at = 4, #ARGV, 5 do refresh_head(ARGV[at], rank_of(ARGV[at])) end
 local installed = (tonumber(version) or 0) + 1
 redis.call('HSET', policy, 'name', ARGV[2], 'version', installed, 'changed_ms', redis_now(ARGV[1]))
-if jobs_waiting() > 0 then arm() end
+if count_jobs(redis.call('GET', heads)) > 0 then arm() end
 return {'OK', installed, rescored}

@@ -1,17 +1,16 @@
 -- sweep: requeue or bury jobs whose lease ran out, drop partials and bury others that waited too long.
 -- KEYS
---   1 policy               hash    the rank of each lane
---   2 heads                string  index of the lanes' heads
---   3 lane_prefix          prefix  + lane: zset of waiting jobs
---   4 wake                 list    tokens for blocked workers
---   5 job_prefix           prefix  + id: hash of a job
---   6 leases               zset    id -> lease expiry, ms
---   7 open_partial         hash    session -> its partial's id
---   8 session_prefix       prefix  + session: hash with last_final, last_partial
---   9 session_jobs_prefix  prefix  + session: set of its ids
---  10 events_prefix        prefix  + session: stream of durable events
---  11 dead                 zset    id -> time of death, ms
---  12 counts               hash    KIND:OUTCOME -> jobs
+--   1 heads                string  index of the lanes' heads
+--   2 lane_prefix          prefix  + lane: zset of waiting jobs
+--   3 wake                 list    tokens for blocked workers
+--   4 job_prefix           prefix  + id: hash of a job
+--   5 leases               zset    id -> lease expiry, ms
+--   6 open_partial         hash    session -> its partial's id
+--   7 session_prefix       prefix  + session: hash with last_final, last_partial
+--   8 session_jobs_prefix  prefix  + session: set of its ids
+--   9 events_prefix        prefix  + session: stream of durable events
+--  10 dead                 zset    id -> time of death, ms
+--  11 counts               hash    KIND:OUTCOME -> jobs
 -- ARGV
 --   1 now_ms               int     Redis time in ms; 0 asks Redis
 --   2 batch                int     most jobs to settle of those leased, and of those waiting
@@ -27,14 +26,14 @@
 -- RETURNS {code, requeued, dead, partials dropped, jobs waiting, jobs leased, 1 when it stopped at the batch}
 --   OK
 --   NOPOLICY   Redis holds no ranks: set the policy, then try again
-local policy, heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local open_partial, session_prefix, session_jobs_prefix, events_prefix = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local dead, counts, batch, front_prefix = KEYS[11], KEYS[12], tonumber(ARGV[2]), ARGV[6]
+local heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local open_partial, session_prefix, session_jobs_prefix, events_prefix = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local dead, counts, batch, front_prefix = KEYS[10], KEYS[11], tonumber(ARGV[2]), ARGV[6]
 local events_ttl_ms, max_events, job_ttl_ms = ARGV[7], ARGV[8], ARGV[9]
 local dead_ttl_ms, max_dead = tonumber(ARGV[10]), tonumber(ARGV[11])
--- @include now wake lanes lane_names jobs leave deliver give_up requeue
-local waiting = jobs_waiting()
-if not waiting then return {'NOPOLICY'} end
+-- @include now wake lanes jobs leave deliver give_up requeue
+if not index then return {'NOPOLICY'} end
+local waiting = count_jobs(index)
 if waiting == 0 and redis.call('ZCARD', leases) == 0 then return {'OK', 0, 0, 0, 0, 0, 0} end
 -- A session that is gone may leave a partial whose hash expired while nobody swept: a few are looked at in each sweep.
 local some = redis.call('HRANDFIELD', open_partial, 10, 'WITHVALUES')
@@ -60,7 +59,7 @@ for _, id in ipairs(expired) do
     done.dead = done.dead + 1
   end
 end
-for _, lane in ipairs(lane_names()) do
+for lane in string.gmatch(string.sub(index, 56 * lanes + 1), '%S+') do
   local position, head_start, max_age = rank_of(lane)
   local bound = string.find(lane, '^partial:') and ARGV[4] or ARGV[5]
   local oldest, room = now - bound - head_start, batch - done.dead - done.dropped
@@ -74,7 +73,7 @@ for _, lane in ipairs(lane_names()) do
   end
   refresh_head(lane, position, head_start, max_age)
 end
-waiting = jobs_waiting()
+waiting = count_jobs(redis.call('GET', heads))
 if waiting > 0 then arm() end
 local more = done.requeued + done.dead + done.dropped >= batch and 1 or 0
 return {'OK', done.requeued, done.dead, done.dropped, waiting, redis.call('ZCARD', leases), more}
