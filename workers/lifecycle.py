@@ -151,6 +151,7 @@ class Watch:
         *,
         held: Callable[[], Sequence[LeasedJob]],
         release: Callable[[Sequence[LeasedJob]], object],
+        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
         self._activity = activity
         self._stop = stop
@@ -158,6 +159,7 @@ class Watch:
         self._clock = clock
         self._held = held
         self._release = release
+        self._on_drain = on_drain
 
     def run(self, finished: threading.Event) -> int | None:
         """Return when the loop has ``finished`` (None) or the process must end without it (the exit status)."""
@@ -180,6 +182,7 @@ class Watch:
             if drain_since_s is None:
                 drain_since_s = self._clock.monotonic()
                 log.info("draining", held=len(self._held()))
+                self._on_drain()
             if self._activity.may_end:
                 return EXIT_DONE
             if self._clock.monotonic() - drain_since_s >= self._limits.drain_s:

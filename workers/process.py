@@ -20,7 +20,7 @@ from queueing.errors import QueueUnavailable, SettingsError
 from queueing.job_queue import JobQueue
 from queueing.rescue import Rescuer
 from sessions.audio_buffer import AudioBuffer
-from workers.heartbeat import Heartbeat
+from workers.heartbeat import HEARTBEAT_S, Heartbeat
 from workers.lease_keeper import LeaseKeeper
 from workers.lifecycle import EXIT_DONE, EXIT_FAILED, Activity, Stop, Watch, WatchLimits, WorkerState, backoff_s
 from workers.load import Loaded, load_transcriber
@@ -73,7 +73,7 @@ class Process:
     def run(self) -> int:
         """Work until told to stop; returns the exit status. The model loads and decodes in a thread of its own, so
         that signals and deadlines are seen at any time."""
-        self._start("heartbeat", self.heartbeat.run)
+        heart = self._start("heartbeat", self.heartbeat.run)
         if not self._await_redis():
             return EXIT_DONE
         self._start("lease-keeper", lambda: self.keeper.run(self.finished))
@@ -86,12 +86,13 @@ class Process:
             self.clock,
             held=self.keeper.held,
             release=self.queue.release,
+            on_drain=self.heartbeat.nudge,
         )
         status = watch.run(self.finished)
         if status is None:
             status = EXIT_FAILED if self.failure else EXIT_DONE
-        if status == EXIT_DONE:
-            self._farewell()
+        if status == EXIT_DONE or self.finished.is_set():
+            self._farewell(heart)
         return status
 
     def _await_redis(self) -> bool:
@@ -161,13 +162,16 @@ class Process:
             self.metrics.policy = self.queue.policy().name
         self._beats += 1
 
-    def _farewell(self) -> None:
+    def _farewell(self, heart: threading.Thread) -> None:
         self.heartbeat.end()
+        heart.join(HEARTBEAT_S)  # a beat after the farewell would bring the record back
         try:
             self.queue.forget_worker(self.worker_id)
         except QueueUnavailable as error:
             log.info("left_unnoticed", reason=str(error))
 
     @staticmethod
-    def _start(name: str, target: Callable[[], None]) -> None:
-        threading.Thread(target=target, name=name, daemon=True).start()
+    def _start(name: str, target: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread.start()
+        return thread

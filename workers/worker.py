@@ -114,7 +114,6 @@ class Worker:
                 self._release(leases)
                 return
             work = [(lease, request) for lease in leases if (request := self._request(lease)) is not None]
-            work = [(lease, request) for lease, request in work if not self._keeper.is_lost(lease)]
             if work:
                 self._decode_and_report(work)
         finally:
@@ -141,6 +140,9 @@ class Worker:
             return None
         except ValueError as error:
             self._fail(lease, DECODE_FAILED, str(error), retry=False)
+            return None
+        if self._keeper.is_lost(lease):
+            self._metrics.finished(lease, CompleteStatus.STALE)
             return None
         if pcm is None:
             return None

@@ -21,7 +21,7 @@ from tests.support.workers import Desk, ThreadWorker, desk_at, noise_pcm, script
 from workers.scripted import Fault, Script, scripted_text
 from workers.transcriber import DecodeError, DecodeRequest, Transcript
 
-LIMITS = QueueLimits(lease_ms=600, max_attempts=2)
+LIMITS = QueueLimits(lease_ms=1000, max_attempts=2)
 
 
 @pytest.fixture
