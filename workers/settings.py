@@ -39,7 +39,7 @@ class WorkerSettings(QueueSettings):
         0,
         ge=0,
         le=256,
-        description="CPU threads of one decode; 0 takes the CPUs this process may use, at most 4.",
+        description="CPU threads of one decode; 0 takes all CPUs that this process may use but one, at most 4.",
     )
     language: str | None = Field(
         None,

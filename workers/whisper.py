@@ -105,11 +105,15 @@ def choose_compute_type(wanted: str, device: str) -> str:
 
 
 def choose_threads(wanted: int) -> int:
-    """CPU threads of a decode; 0 stands for the CPUs this process may run on, at most `MOST_THREADS`."""
+    """CPU threads of a decode; 0 stands for the CPUs this process may run on but one, at most `MOST_THREADS`.
+
+    The threads of a decode wait for each other many times a second, so one that has to share its CPU holds up all:
+    beside other busy processes two threads on two CPUs took twice as long as one. One CPU is left to the rest.
+    """
     if wanted:
         return wanted
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, MOST_THREADS)
+    return max(1, min(usable - 1, MOST_THREADS))
 
 
 class SteadyWhisper(WhisperModel):  # type: ignore[misc]

@@ -41,10 +41,9 @@ def test_the_default_arithmetic_is_int8_on_a_cpu_and_float16_on_a_gpu(monkeypatc
 
 def test_threads_are_what_was_asked_for_or_the_cpus_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whisper.choose_threads(7) == 7
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0}, raising=False)
-    assert whisper.choose_threads(0) == 1
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    assert whisper.choose_threads(0) == whisper.MOST_THREADS
+    for cpus, threads in ((1, 1), (2, 1), (4, 3), (64, whisper.MOST_THREADS)):
+        monkeypatch.setattr("os.sched_getaffinity", lambda pid, cpus=cpus: set(range(cpus)), raising=False)
+        assert whisper.choose_threads(0) == threads, "one CPU is left to the rest of the service"
 
 
 @dataclass(frozen=True)
