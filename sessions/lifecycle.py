@@ -119,11 +119,13 @@ class Lifecycle:
     def flush(self, now: float) -> list[Effect]:
         """A final over everything not yet final, if there is anything; the stream stays open."""
         if len(self.decodes.outbox) >= MAX_WAITING_FINALS:
-            problem = (
-                f"{MAX_WAITING_FINALS} finals are waiting for their decode; this flush is ignored, try again later"
-            )
+            problem = f"{MAX_WAITING_FINALS} finals are waiting for their decode; this flush is ignored, try later"
             return self.bad(now, ErrorCode.BAD_STATE, problem)
-        if self.intake.settle(end=False):
+        try:
+            over = self.intake.settle(end=False)
+        except WrongAudio as error:
+            return self.fatal(now, error.code, str(error))
+        if over:
             return self._reach_limit(now)
         if self.intake.accepted == self.decodes.final_from:
             return []

@@ -37,19 +37,19 @@ class Sniffer:
 
     @property
     def held(self) -> int:
-        """Bytes in memory that are neither passed on nor recognised yet (16 kB at most)."""
+        """Bytes in memory that are neither passed on nor recognised yet (17 kB at most)."""
         return len(self._head or b"") + (self._wav.held if self._wav else 0)
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; returns those that are samples. Raises `WrongAudio`."""
         if self._wav is not None:
-            return self._wav.feed(data)
+            return self._checked(self._wav.feed(data))  # a header may lie about what follows it
         if self._head is None:
             return self._checked(data)
         self._head += data
         if is_wav(bytes(self._head[:4])):
             self._wav, head, self._head = WavStripper(), bytes(self._head), None
-            return self._wav.feed(head)
+            return self._checked(self._wav.feed(head))
         return self._decide(complete=False)
 
     def flush(self) -> bytes:
@@ -61,7 +61,7 @@ class Sniffer:
         if self._wav is not None:
             self._wav.end()
         samples = self.flush()
-        if self._checks is not None and self._wav is None and (cause := self._checks.end()):
+        if self._checks is not None and (cause := self._checks.end()):
             raise WrongAudio(ErrorCode.NOT_PCM16, f"these look like {cause}", SEND_THIS)
         return samples
 

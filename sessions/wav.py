@@ -2,12 +2,12 @@
 
 Pure and incremental: any split of the bytes over messages gives the same samples, and no chunk is held in memory.
 Sizes in headers are not trusted: 0 and 0xFFFFFFFF (writers to a pipe) mean "to the end", and what follows the data
-chunk without being a chunk or another file is taken as audio, never dropped.
+chunk is ignored only where it is a chunk of a kind that writers put there, of a size that they give it; else it is
+another file, or audio that the header did not count, which is never dropped.
 """
 
 from __future__ import annotations
 
-import re
 import struct
 
 from sessions.codes import ErrorCode
@@ -20,7 +20,13 @@ _MAGIC = (b"RIFF", b"RF64")
 _UNKNOWN_SIZES = (0, 0xFFFFFFFF)
 _MAX_FMT_BYTES = 4096
 _MAX_CHUNK_BYTES = 64 * 1024 * 1024
-_CHUNK_ID = re.compile(rb"^[A-Za-z_][A-Za-z0-9 _]{3}$")
+_MAX_CHUNKS = 1000
+_MAX_IGNORED_BYTES = _MAX_CHUNK_BYTES
+_AFTER_DATA = frozenset(
+    (b"LIST", b"id3 ", b"ID3 ", b"bext", b"cue ", b"fact", b"JUNK", b"junk", b"PAD ", b"FLLR", b"iXML", b"aXML",
+     b"axml", b"smpl", b"inst", b"acid", b"plst", b"labl", b"note", b"ltxt", b"PEAK", b"_PMX", b"LGWV", b"chna")
+)  # fmt: skip
+"""Chunks that recorders and editors write behind the samples. Any four letters would not do: loud samples look so."""
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 _PCM_GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
 _FORMATS = {2: "Microsoft ADPCM", 3: "floating point", 6: "A-law", 7: "mu-law", 17: "IMA ADPCM", 49: "GSM 6.10",
@@ -50,6 +56,8 @@ class WavStripper:
         self._data_seen = False
         self._long_data: int | None = None
         self._out = bytearray()
+        self._chunks = 0
+        self._ignored = 0
 
     @property
     def held(self) -> int:
@@ -99,6 +107,7 @@ class WavStripper:
             raise WrongAudio(
                 ErrorCode.NOT_PCM16, f"a WAV header with a {_shown(name)} chunk of {size} bytes", SEND_THIS
             )
+        self._count(size)
         self._skip = size + size % 2
         self._step = {b"fmt ": self._fmt, b"ds64": self._ds64}.get(name, self._skipping)
         return True
@@ -158,16 +167,31 @@ class WavStripper:
         name = bytes(self._buffer[:4])
         if is_wav(name):
             self._step = self._riff
-        elif _CHUNK_ID.match(name) and name != b"data":
+            return True
+        if name in _AFTER_DATA:
             if len(self._buffer) < 8:
                 return False
             size = int.from_bytes(self._buffer[4:8], "little")
-            self._drop(8)
-            self._skip, self._step = size + size % 2, self._ignoring
-        else:
-            self._remaining, self._odd = None, False
-            self._step = self._data
+            if size <= _MAX_CHUNK_BYTES:
+                self._drop(8)
+                self._count(size)
+                self._skip, self._step = size + size % 2, self._ignoring
+                return True
+        self._remaining, self._odd = None, False
+        self._step = self._data
         return True
+
+    def _count(self, ignored: int) -> None:
+        """A file is mostly samples: whoever sends metadata without end keeps a server busy for nothing."""
+        self._chunks += 1
+        self._ignored += ignored
+        if self._chunks > _MAX_CHUNKS or self._ignored > _MAX_IGNORED_BYTES:
+            raise WrongAudio(
+                ErrorCode.NOT_PCM16,
+                f"WAV metadata of {self._chunks} chunks and {self._ignored} bytes; at most {_MAX_CHUNKS} and "
+                f"{_MAX_IGNORED_BYTES} are skipped",
+                SEND_THIS,
+            )
 
     def _ignoring(self) -> bool:
         step = min(self._skip, len(self._buffer))

@@ -166,6 +166,21 @@ def test_wrong_bytes_end_the_stream_with_the_likely_cause() -> None:
     assert driver.jobs == []
 
 
+@pytest.mark.parametrize("then", [Flush(), End()])
+def test_bytes_that_only_a_final_shows_to_be_wrong_end_the_stream_the_same_way(then: Flush | End) -> None:
+    """AAC frames as long as they can be keep the sniffer waiting for more than a block of sound checks."""
+    swapped = b"".join((abs(i % 800 - 400) * 60 - 12_000).to_bytes(2, "big", signed=True) for i in range(8_193))
+    data = bytearray(swapped)
+    data[0:7] = data[8191:8198] = b"\xff\xf1\x50\x83\xff\xff\xfc"
+    data[16382:16386] = b"\xff\xf1\x50\x83"
+    driver = Driver()
+    driver.audio(bytes(data))
+    assert driver.errors == []
+    driver.text(then)
+    assert driver.errors == ["not_pcm16"]
+    assert driver.closed == (1003, "not_pcm16")
+
+
 def test_without_partials_none_are_asked_for() -> None:
     driver = Driver()
     driver.text(Start(partials=False))

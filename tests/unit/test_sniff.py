@@ -175,6 +175,35 @@ def test_what_follows_a_wav_without_being_a_chunk_is_audio_that_the_header_did_n
     assert passed(odd + b"LIST\x04\x00\x00\x00INFO" + short) == SOUND[:2_000] * 2
 
 
+@pytest.mark.parametrize(
+    "looks_like_a_chunk",
+    [
+        b"AABB\xff\x7f\xff\x7f",  # loud samples: no writer calls a chunk so
+        b"data\x00\x01\x00\x00",
+        b"LIST\xff\xff\xff\x7f",  # a known name with an absurd size
+    ],
+)
+def test_loud_samples_behind_a_too_small_data_size_are_not_taken_for_a_chunk(looks_like_a_chunk: bytes) -> None:
+    rest = looks_like_a_chunk + SOUND
+    assert passed(wav(fmt(), SOUND[:2_000]) + rest, 7) == SOUND[:2_000] + rest
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_metadata_without_end_is_refused(where: str) -> None:
+    junk = b"JUNK\x00\x00\x00\x00" * 2_000
+    data = wav(fmt(), SOUND, before=junk) if where == "before" else wav(fmt(), SOUND) + junk
+    error = refusal(data, 1_000)
+    assert error.code is ErrorCode.NOT_PCM16
+    assert "at most 1000" in error.cause
+
+
+def test_a_header_that_lies_about_what_follows_does_not_switch_the_checks_off() -> None:
+    floats = (voice() / 2).astype("<f4").tobytes()
+    error = refusal(wav(fmt(), floats), 3_200)
+    assert error.code is ErrorCode.NOT_PCM16
+    assert "float" in error.cause
+
+
 def test_a_flush_in_the_middle_of_a_wav_header_waits_for_the_rest() -> None:
     data = wav(fmt(), SOUND)
     sniffer = Sniffer()
