@@ -136,11 +136,12 @@ class JobQueue:
         return tuple(leases[int(place) - 1] for place in lost)
 
     def complete(
-        self, lease: LeasedJob, result: Mapping[str, object], *, decode_ms: float, now_ms: int = 0
+        self, lease: LeasedJob, result: Mapping[str, object], *, decode_ms: float, learn: bool = True, now_ms: int = 0
     ) -> CompleteStatus:
         """Publish the result and release the lease, once (one round trip). A final becomes a durable event.
 
-        ``decode_ms`` is this job's share of a worker's time: a batch's decode time divided by its jobs.
+        ``decode_ms`` is this job's share of a worker's time: a batch's decode time divided by its jobs. Without
+        ``learn`` it leaves the lane's cost as it is: the job never reached the model.
         Repeated by the same generation after a lost reply it is DONE again and publishes nothing.
         Raises `BadJob` for a result that is not JSON or is over `records.MAX_RESULT_BYTES`.
         """
@@ -156,6 +157,7 @@ class JobQueue:
                 events_ttl_ms=self.limits.events_ttl_ms,
                 max_events=self.limits.max_events,
                 job_ttl_ms=self.limits.job_ttl_ms,
+                learn=int(learn),
             )
         )
         return CompleteStatus(text(code).lower())

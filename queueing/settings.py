@@ -7,14 +7,17 @@ from these classes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from queueing.errors import SettingProblem, SettingsError
+from queueing.errors import SettingProblem, SettingsError, UnknownPolicy
+from queueing.policies import get_policy
 
 
 def _environment_name(field: str) -> str:
@@ -57,7 +60,7 @@ class EnvSettings(BaseModel):
                 SettingProblem(
                     name=str(item["loc"][0]) if item["loc"] else "settings",
                     value=str(given.get(str(item["loc"][0]), "")) if item["loc"] else "",
-                    problem=_lower_first(item["msg"].removeprefix("Value error, ")),
+                    problem=_problem(item),
                 )
                 for item in error.errors()
             ]
@@ -125,9 +128,28 @@ class QueueSettings(EnvSettings):
         description="Log lines as JSON objects or as text for a terminal.",
     )
 
+    @field_validator("policy")
+    @classmethod
+    def _policy_is_known(cls, name: str) -> str:
+        try:
+            get_policy(name)
+        except UnknownPolicy as error:
+            raise ValueError(f"use one of {', '.join(error.known)}") from None
+        return name
 
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
+
+def choices(pattern: str) -> tuple[str, ...]:
+    """The words that a pattern like ``^(auto|cpu|cuda)$`` allows; none for a pattern that is no list of words."""
+    found = re.fullmatch(r"\^\((\w+(?:\|\w+)*)\)\$", pattern)
+    return tuple(found[1].split("|")) if found else ()
+
+
+def _problem(item: ErrorDetails) -> str:
+    words = choices(str(item.get("ctx", {}).get("pattern", "")))
+    if words:
+        return f"use one of {', '.join(words)}"
+    message = item["msg"].removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
 
 
 def _type_name(info: FieldInfo) -> str:

@@ -99,6 +99,7 @@ class Complete(Verb):
     events_ttl_ms: int
     max_events: int
     job_ttl_ms: int
+    learn: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

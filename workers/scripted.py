@@ -118,7 +118,8 @@ class ScriptedTranscriber:
             if len(start) >= 8 and digest.startswith(start.lower()):
                 return Transcript(text, language)
         words = scripted_words(request.samples)
-        return Transcript(" ".join(word.text for word in words), language, words if request.words else ())
+        text = " ".join(word.text for word in words)
+        return Transcript(text, language, words if request.words else (), decoded=bool(words))
 
 
 def scripted_text(pcm: bytes) -> str:

@@ -47,11 +47,16 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The text of one request; ``text`` is empty when there is no speech."""
+    """The text of one request; ``text`` is empty when there is no speech.
+
+    ``decoded``: the model was asked. Silence is answered without it, and so fast that its time says nothing of what a
+    decode costs.
+    """
 
     text: str
     language: str | None = None
     words: tuple[Word, ...] = ()
+    decoded: bool = True
 
 
 class DecodeError(Exception):

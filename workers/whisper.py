@@ -176,10 +176,10 @@ class WhisperTranscriber:
     def _decode_one(self, request: DecodeRequest) -> Transcript:
         language = self._language(request)
         if not request.samples.any():
-            return Transcript("", language)
+            return Transcript("", language, decoded=False)
         speech = self._speech(request.samples)
         if not speech:
-            return Transcript("", language)
+            return Transcript("", language, decoded=False)
         return self._heard(request, language, speech)
 
     def _language(self, request: DecodeRequest) -> str | None:

@@ -184,8 +184,12 @@ class Worker:
             language=transcript.language,
             words=tuple(DecodedWord(w.text, w.start_s, w.end_s, w.probability) for w in transcript.words),
         ).to_dict()
+
+        def send() -> CompleteStatus:
+            return self._queue.complete(lease, result, decode_ms=decode_ms, learn=transcript.decoded)
+
         try:
-            self._report(lease, "complete", lambda: self._queue.complete(lease, result, decode_ms=decode_ms))
+            self._report(lease, "complete", send)
         except BadJob as error:
             self._fail(lease, DECODE_FAILED, str(error), retry=False)
 

@@ -19,6 +19,7 @@
 --   8 events_ttl_ms        int     ms of life of the event stream
 --   9 max_events           int     events kept for a session
 --  10 job_ttl_ms           int     ms of life of the finished job's hash
+--  11 learn                int     1: decode_ms tells what a job of this lane costs; 0: it never reached the model
 -- RETURNS code
 --   DONE       published now, or before by this same generation
 --   STALE      the lease was lost: nothing was published
@@ -45,8 +46,10 @@ if job.state ~= 'leased' then return 'STALE' end
 local now = redis_now(ARGV[1])
 redis.call('ZREM', KEYS[2], id)
 deliver(id, job, now, 'done', decode_ms, ARGV[6], 'null')
-local learned = tonumber(redis.call('HGET', KEYS[7], job.lane))
-redis.call('HSET', KEYS[7], job.lane, learned and learned + LEARNING_RATE * (decode_ms - learned) or decode_ms)
+if ARGV[11] == '1' then
+  local learned = tonumber(redis.call('HGET', KEYS[7], job.lane))
+  redis.call('HSET', KEYS[7], job.lane, learned and learned + LEARNING_RATE * (decode_ms - learned) or decode_ms)
+end
 redis.call('HINCRBY', KEYS[8], job.kind .. ':done', 1)
 if job.kind == 'partial' then
   leave_session(id, session)

@@ -42,6 +42,7 @@ def test_nothing_said_is_an_empty_text(transcriber: Transcriber, kind: Kind, sam
     (answer,) = transcriber.decode([DecodeRequest(samples, kind)])
     assert isinstance(answer, Transcript)
     assert answer.text == ""
+    assert not answer.decoded, "the model was not asked"
 
 
 def test_each_request_has_its_answer_in_order_and_a_fault_is_one_requests_alone(transcriber: Transcriber) -> None:
@@ -53,6 +54,7 @@ def test_each_request_has_its_answer_in_order_and_a_fault_is_one_requests_alone(
     assert isinstance(third, Transcript)
     assert isinstance(fourth, Transcript)
     assert first.text
+    assert (first.decoded, third.decoded, fourth.decoded) == (True, False, True)
     assert third.text == ""
     assert first.words == ()
     edges = [edge for word in fourth.words for edge in (word.start_s, word.end_s)]

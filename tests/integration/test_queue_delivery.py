@@ -124,6 +124,10 @@ def test_a_lane_learns_its_cost_from_what_decodes_took(queue: JobQueue) -> None:
     assert decode(0, 100.0) == 100.0, "the first measurement replaces the guess"
     assert decode(1, 200.0) == pytest.approx(110.0)
     assert decode(2, 110.0) == pytest.approx(110.0)
+    queue.enqueue(final("s", 3, 3.0))
+    queue.complete(claim_one(queue), {}, decode_ms=1.0, learn=False)
+    (stats,) = (stats for stats in queue.stats().lanes if stats.lane == lane)
+    assert stats.cost_ms == pytest.approx(110.0), "a job that never reached the model teaches nothing"
     others = [stats for stats in queue.stats().lanes if stats.lane != lane]
     assert not any(stats.learned for stats in others)
 

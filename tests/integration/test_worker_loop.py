@@ -65,6 +65,17 @@ def test_a_final_is_decoded_from_exactly_its_bytes(desk: Desk, redis_client: red
         eventually(lambda: worker.outcomes() == {"done": 1}, what="the count")
 
 
+def test_silence_teaches_no_cost(desk: Desk, redis_client: redis.Redis, rng: random.Random) -> None:
+    with ThreadWorker(redis_client, LIMITS, scripted()):
+        desk.final("s1", bytes(32_000))
+        (silent,) = desk.await_deliveries(1)
+        assert (silent.outcome, text_of(silent.result)) == ("done", "")
+        assert not any(lane.learned for lane in desk.queue.stats().lanes)
+        desk.final("s2", noise_pcm(rng, 1))
+        desk.await_deliveries(2)
+        assert sum(lane.learned for lane in desk.queue.stats().lanes) == 1
+
+
 def test_many_jobs_of_two_workers_are_each_delivered_once(
     desk: Desk, redis_client: redis.Redis, rng: random.Random
 ) -> None:
