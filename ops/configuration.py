@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import click
 from pydantic.fields import FieldInfo
 
-from queueing.settings import EnvSettings, SettingRow
+from queueing.settings import EnvSettings, SettingRow, choices
 
 INTRODUCTION = """\
 # Configuration
@@ -98,9 +98,8 @@ def _allowed(field: FieldInfo) -> str:
         pattern = getattr(constraint, "pattern", None) or pattern
     if low is not None and high is not None:
         return f"{_number(low)} to {_number(high)}"
-    choices = str(pattern or "").removeprefix("^(").removesuffix(")$")
-    if pattern and choices and all(choice.replace("_", "").isalnum() for choice in choices.split("|")):
-        return ", ".join(choices.split("|"))
+    if words := choices(str(pattern or "")):
+        return ", ".join(words)
     if pattern:
         return f"`{pattern!s}`".replace("|", "\\|")
     if field.annotation is bool:

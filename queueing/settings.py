@@ -134,7 +134,7 @@ class QueueSettings(EnvSettings):
         try:
             get_policy(name)
         except UnknownPolicy as error:
-            raise ValueError(f"use one of {', '.join(error.known)}") from None
+            raise ValueError(f"choose one of {', '.join(error.known)}") from None
         return name
 
 
