@@ -14,7 +14,7 @@ from ops.output import Console, JsonLines, Output
 from ops.procfile import parse_counts, read_table
 from ops.runtime import Runtime
 from ops.service import Plan, Service
-from ops.settings import UpSettings
+from ops.settings_check import check_settings, misspelt
 from ops.supervisor import Stop
 from queueing.clock import Clock
 
@@ -29,16 +29,17 @@ def make_plan(
     procfile: Path | None,
 ) -> Plan:
     """Options over environment over defaults; raises `OpsError` for what cannot be."""
-    settings = UpSettings.read(runtime.environment)
+    table, folder = read_table(procfile)
+    numbers = parse_counts(counts, list(table))
+    settings = check_settings(runtime.environment, [kind for kind, number in numbers.items() if number])
     own_redis = not runtime.environment.get("REDIS_URL")
     if data is not None and not own_redis:
         raise WrongUse(
             "--data is for the Redis that `hearline up` brings; with REDIS_URL set, that Redis keeps its own data"
         )
-    table, folder = read_table(procfile)
     return Plan(
         table=table,
-        counts=parse_counts(counts, list(table)),
+        counts=numbers,
         folder=folder,
         host=host or settings.host,
         port=port or settings.port,
@@ -130,6 +131,8 @@ def up(
     plan = make_plan(runtime, counts, port=port, host=host, data=data, procfile=procfile)
     names = [f"{kind}.{index + 1}" for kind, count in plan.counts.items() for index in range(count)]
     output = _output(runtime.clock, names, log_dir, as_json)
+    for sentence in misspelt(runtime.environment):
+        output.say(f"warning: {sentence}")
     environment = dict(runtime.environment)
     if sys.stdout.isatty() and not as_json and log_dir is None:
         environment.setdefault("HEARLINE_LOG_FORMAT", "console")

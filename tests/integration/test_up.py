@@ -178,6 +178,27 @@ def test_wrong_use_is_said_in_one_line(
     assert service.left_behind() == []
 
 
+def test_wrong_settings_of_all_programs_are_named_at_once_and_nothing_starts(tmp_path: Path) -> None:
+    procfile(tmp_path, web="web", worker="worker")
+    wrong = {"HEARLINE_DEVICE": "gpu", "HEARLINE_MAX_STREAMS": "0", "HEARLINE_POLICY": "luck", "HEARLINE_DRAIN_S": "-1"}
+    with up(tmp_path, **wrong) as service:
+        assert service.end() == 2
+    assert "HEARLINE_DEVICE='gpu': use one of auto, cpu, cuda" in service.text
+    for name, value in wrong.items():
+        assert service.text.count(f"{name}='{value}'") == 1, service.text
+    assert "started" not in service.text
+    assert "Redis at" not in service.text
+
+
+def test_a_misspelt_setting_is_warned_of(tmp_path: Path) -> None:
+    procfile(tmp_path, web="web", worker="worker")
+    with up(tmp_path, HEARLINE_MAX_STREAM="3") as service:
+        service.wait_for("warning: HEARLINE_MAX_STREAM is no setting .*did you mean HEARLINE_MAX_STREAMS?")
+        service.wait_for("Hearline is ready")
+        service.signal(signal.SIGTERM)
+        assert service.end() == 0
+
+
 def test_logs_go_to_files_when_asked(tmp_path: Path) -> None:
     procfile(tmp_path, web="web", worker="worker")
     with up(tmp_path, "--log-dir", str(tmp_path / "logs")) as service:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ops.errors import WrongUse
+from ops.settings_check import check_settings, misspelt
 from queueing.errors import SettingsError
 from queueing.policies import POLICIES
 from queueing.settings import QueueSettings, choices
@@ -38,3 +40,18 @@ def test_every_policy_is_a_setting(name: str) -> None:
 )
 def test_only_a_list_of_words_is_choices(pattern: str, words: tuple[str, ...]) -> None:
     assert choices(pattern) == words
+
+
+def test_only_the_programs_that_run_here_are_checked() -> None:
+    environment = {"HEARLINE_DEVICE": "gpu", "HEARLINE_PORT": "9000"}
+    assert check_settings(environment, ["web", "other"]).port == 9000
+    with pytest.raises(WrongUse, match="HEARLINE_DEVICE"):
+        check_settings(environment, ["worker"])
+
+
+def test_a_name_that_no_program_reads_is_told_with_the_closest_one() -> None:
+    given = {"HEARLINE_MAX_STREEMS": "3", "HEARLINE_ZZZZ": "", "HEARLINE_SPEECH": "x", "HEARLINE_URL": "y", "PATH": ""}
+    first, second = misspelt({**given, "HEARLINE_STATE_DIR": "", "HEARLINE_MODEL": ""})
+    assert first == "HEARLINE_MAX_STREEMS is no setting and has no effect; did you mean HEARLINE_MAX_STREAMS?"
+    assert second.startswith("HEARLINE_ZZZZ is no setting")
+    assert "configuration.md" in second
