@@ -1,6 +1,7 @@
 """``python -m workers``: one worker process. The composition root: reads the environment and the clock, exits.
 
-Exit status: 0 drained, 1 it cannot work (model, Redis settings) or was forced, 2 wrong settings, 70 hung decode.
+Exit status: 0 drained, 1 it cannot work (no model hub, unsafe Redis) or was forced, 2 wrong settings or model,
+70 hung decode. With ``--check``: 0 the model can be used, else 1 or 2.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from queueing.clock import SystemClock
 from queueing.connect import connect
 from queueing.errors import SettingProblem, SettingsError, UnknownPolicy, UnsafeRedis
 from queueing.logs import configure_logs
-from workers.lifecycle import EXIT_FAILED, Stop
+from workers.lifecycle import EXIT_DONE, EXIT_FAILED, EXIT_SETTINGS, Stop
+from workers.load import load_transcriber
+from workers.model_files import ModelError
 from workers.process import Process
 from workers.settings import WorkerSettings
 
-EXIT_SETTINGS = 2
 CONNECTIONS = 8
 """The loop, the keeper, the heartbeat, the sweep and the farewell use one each at a time."""
 
 log = structlog.get_logger()
 
 
-def parse_arguments(arguments: list[str]) -> None:
-    """Handle ``--help`` and refuse anything else."""
+def parse_arguments(arguments: list[str]) -> bool:
+    """Whether only to check the model; handles ``--help`` and refuses anything else."""
     rows = [f"  {row.name:32s} {row.default or '(unset)':24s} {row.meaning}" for row in WorkerSettings.rows()]
     parser = argparse.ArgumentParser(
         prog="python -m workers",
@@ -42,14 +44,21 @@ def parse_arguments(arguments: list[str]) -> None:
         epilog="Environment variables and their defaults:\n" + "\n".join(rows),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.parse_args(arguments)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="load and try the model, say so in one line, and end; needs no Redis",
+    )
+    return bool(parser.parse_args(arguments).check)
 
 
 def main(arguments: list[str]) -> int:
     """Run a worker with this process's environment; returns the exit status."""
-    parse_arguments(arguments)
+    only_check = parse_arguments(arguments)
     try:
         settings = WorkerSettings.from_env(os.environ)  # noqa: TID251
+        if only_check:
+            return check_model(settings)
         client = _connect(settings)
     except SettingsError as error:
         print(error, file=sys.stderr)  # noqa: T201
@@ -77,12 +86,27 @@ def main(arguments: list[str]) -> int:
         status = process.run()
     except UnsafeRedis as error:
         process.failure, status = str(error), EXIT_FAILED
-        log.error("cannot_work", reason=str(error))
     if process.failure:
         print(f"hearline worker: {process.failure}", file=sys.stderr)  # noqa: T201
     log.info("worker_ends", status=status, decodes=process.activity.decodes)
     _forget_live_gauges()
     return status
+
+
+def check_model(settings: WorkerSettings) -> int:
+    """Load the model, its files, digest and language checked; one line on standard output when it can be used, else
+    the reason on standard error. Returns the exit status; raises `SettingsError`."""
+    try:
+        found = load_transcriber(settings, crash=os._exit).description
+    except ModelError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED if error.retry else EXIT_SETTINGS
+    language = settings.language or ("detected" if found.get("multilingual") else "en")
+    print(  # noqa: T201
+        f"{found['model']} decodes on {found['device']} ({found['compute_type']}, "
+        f"threads: {found['threads']}, language: {language})"
+    )
+    return EXIT_DONE
 
 
 def _connect(settings: WorkerSettings) -> redis.Redis:

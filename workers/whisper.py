@@ -17,12 +17,13 @@ from typing import Any
 import ctranslate2
 import numpy as np
 import numpy.typing as npt
+import tokenizers
 from faster_whisper import WhisperModel
 from faster_whisper.utils import available_models, download_model
 from faster_whisper.vad import VadOptions, get_speech_timestamps
 
 from queueing.lane import Kind
-from workers.model_files import ModelError, ModelFiles
+from workers.model_files import TOKENIZER, ModelError, ModelFiles
 from workers.plausible import (
     MAX_COMPRESSION,
     MIN_LOG_PROBABILITY,
@@ -154,6 +155,13 @@ class WhisperTranscriber:
         """Whether the model knows other languages than English."""
         return bool(self._model.model.is_multilingual)
 
+    def check_language(self) -> None:
+        """Raise `ModelError` when the default language is none of the model's."""
+        if self._options.language and (refusal := self._refusal(self._options.language)):
+            raise ModelError(
+                f"HEARLINE_LANGUAGE={self._options.language!r}: {refusal}; unset it or change HEARLINE_MODEL"
+            )
+
     def warm_up(self) -> None:
         """Decode a second of faint noise past the voice detector, so that the first real job pays no set-up."""
         noise = np.random.default_rng(0).normal(0.0, 0.01, SAMPLE_RATE).astype(np.float32)
@@ -185,13 +193,18 @@ class WhisperTranscriber:
     def _language(self, request: DecodeRequest) -> str | None:
         """The code to decode with, None to detect it; raises `DecodeError` for one the model does not know."""
         language = request.language or self._options.language
-        known = self._model.supported_languages
         if language is None:
             return None if self.multilingual else "en"
-        if language not in known:
-            choice = "English only" if not self.multilingual else f"these: {', '.join(sorted(known))}"
-            raise DecodeError(f"the model {self.name} cannot decode language {language!r}; it knows {choice}")
+        if refusal := self._refusal(language):
+            raise DecodeError(refusal)
         return language
+
+    def _refusal(self, language: str) -> str | None:
+        known = self._model.supported_languages
+        if language in known:
+            return None
+        choice = f"these: {', '.join(sorted(known))}" if self.multilingual else "English only"
+        return f"the model {self.name} cannot decode language {language!r}; it knows {choice}"
 
     def _speech(self, samples: npt.NDArray[np.float32]) -> tuple[Speech, ...]:
         return tuple(
@@ -256,10 +269,20 @@ def load_whisper(files: ModelFiles, options: WhisperOptions) -> WhisperTranscrib
     device = choose_device(options.device)
     compute_type = choose_compute_type(options.compute_type, device)
     threads = choose_threads(options.threads)
+    _check_tokenizer(files.path / TOKENIZER)
     try:
         model = SteadyWhisper(
             str(files.path), device=device, compute_type=compute_type, cpu_threads=threads, local_files_only=True
         )
     except (RuntimeError, ValueError, OSError) as error:
-        raise ModelError(f"the model in {files.path} cannot be loaded on {device}: {error}") from error
+        raise ModelError(
+            f"the model in {files.path} cannot be loaded on {device}: {error}", retry="out of memory" in str(error)
+        ) from error
     return WhisperTranscriber(model, files.name, options, device=device, threads=threads)
+
+
+def _check_tokenizer(path: Path) -> None:
+    try:
+        tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library knows no other class for a file that it cannot read
+        raise ModelError(f"{path} is no tokenizer ({error}); put back the one that came with the model") from error

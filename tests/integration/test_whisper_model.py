@@ -187,8 +187,15 @@ def test_weights_that_cannot_be_read_are_a_model_error(tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(bundled().path, folder, ignore=shutil.ignore_patterns("model.bin"))
     (folder / "model.bin").write_bytes(b"not a model")
-    with pytest.raises(ModelError, match="cannot be loaded on cpu"):
+    with pytest.raises(ModelError, match="cannot be loaded on cpu") as caught:
         load_whisper(ModelFiles("broken", folder), WhisperOptions(device="cpu"))
+    assert not caught.value.retry
+
+
+def test_a_broken_tokenizer_is_a_model_error_that_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"tokenizer\.json is no tokenizer.*put back"):
+        load_whisper(ModelFiles("broken", tmp_path), WhisperOptions(device="cpu"))
 
 
 @pytest.mark.speech

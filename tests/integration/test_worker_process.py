@@ -16,7 +16,7 @@ from ops.redis_server import RedisServer
 from queueing.job_queue import QueueLimits
 from tests.support.eventually import eventually
 from tests.support.workers import ROOT, Desk, desk_at, noise_pcm, worker_process
-from workers.lifecycle import EXIT_DONE, EXIT_FAILED, EXIT_HUNG
+from workers.lifecycle import EXIT_DONE, EXIT_FAILED, EXIT_HUNG, EXIT_SETTINGS
 from workers.scripted import scripted_text
 
 LEASE_S = 1
@@ -215,5 +215,32 @@ def test_wrong_settings_end_it_with_status_2_and_the_fix() -> None:
 
 def test_a_model_that_is_not_there_ends_it_with_the_way_out(redis_url: str) -> None:
     answer = _run([], REDIS_URL=redis_url, HEARLINE_MODEL="no-such-model")
-    assert answer.returncode == 1
-    assert "use 'bundled', a directory" in answer.stderr
+    assert answer.returncode == EXIT_SETTINGS, "the same start would fail again"
+    assert (answer.stderr + answer.stdout).count("use 'bundled', a directory") == 1, "said once"
+
+
+def test_the_check_needs_no_redis_and_says_what_runs() -> None:
+    answer = _run(["--check"], HEARLINE_TRANSCRIBER="scripted", REDIS_URL="redis://127.0.0.1:1/0")
+    assert (answer.returncode, answer.stderr) == (EXIT_DONE, "")
+    assert answer.stdout == "scripted decodes on none (none, threads: 0, language: en)\n"
+
+
+@pytest.mark.model
+def test_the_check_loads_the_model() -> None:
+    answer = _run(["--check"], HEARLINE_DEVICE="cpu", HEARLINE_THREADS="1")
+    assert (answer.returncode, answer.stderr) == (EXIT_DONE, "")
+    assert answer.stdout == "tiny.en decodes on cpu (int8_float32, threads: 1, language: en)\n"
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("HEARLINE_MODEL", "/nope"), ("HEARLINE_LANGUAGE", "de"), ("HEARLINE_COMPUTE_TYPE", "bfloat16")],
+)
+def test_the_check_refuses_what_will_never_run(setting: str, value: str) -> None:
+    environment = {"HEARLINE_DEVICE": "cpu", "HEARLINE_THREADS": "1", setting: value}
+    answer = _run(["--check"], **environment)
+    assert (answer.returncode, answer.stdout) == (EXIT_SETTINGS, "")
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith(f"{setting}={value!r}")
+    assert len(line) < 300

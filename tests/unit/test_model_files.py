@@ -83,11 +83,19 @@ def test_an_unknown_name_lists_what_there_is() -> None:
         resolve("huge")
 
 
+def test_a_path_that_is_no_directory_needs_no_list_of_sizes() -> None:
+    with pytest.raises(ModelError, match=r"'/nope' is no directory.*'bundled'") as caught:
+        resolve("/nope")
+    assert not caught.value.retry
+    assert "tiny.en" not in str(caught.value)
+
+
 def test_without_a_hub_the_error_names_directory_and_bundled(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"cannot resolve the hub for base.en.*directory.*'bundled'") as caught:
         resolve("base.en", tmp_path)
     assert str(tmp_path) in str(caught.value)
     assert "second line" not in str(caught.value)
+    assert caught.value.retry, "the hub may answer later"
 
 
 def test_a_model_in_the_model_directory_needs_no_hub(tmp_path: Path) -> None:
