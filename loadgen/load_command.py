@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from loadgen.stream_command import environment
 from queueing.clock import Clock, SystemClock
 from sessions.wire import Start
 
+SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "data"
+"""Two recordings with their texts; not part of an installed wheel."""
+
 EXIT_STATUS_HELP = """\b
 Exit status: 0 every stream done (and every text equal to the one decoded alone); 2 wrong usage or no recordings;
 3 streams refused or limited; 4 streams failed, finals broken or texts different; 5 no service; 130 interrupted."""
@@ -36,8 +40,7 @@ Exit status: 0 every stream done (and every text equal to the one decoded alone)
 @click.option(
     "--speech",
     type=click.Path(path_type=Path),
-    required=True,
-    help="Folder of recordings (manifest.csv or audio files).",
+    help="Folder of recordings (manifest.csv or audio files); else $HEARLINE_SPEECH, the project's own samples.",
 )
 @click.option("--streams", type=click.IntRange(1, 5_000), default=8, show_default=True, help="Streams at once.")
 @click.option(
@@ -78,7 +81,7 @@ Exit status: 0 every stream done (and every text equal to the one decoded alone)
     help="Draw the latencies (.png, .svg, .pdf; needs matplotlib).",
 )
 def load(
-    speech: Path,
+    speech: Path | None,
     streams: int,
     arrivals: str,
     duration_s: float | None,
@@ -98,6 +101,7 @@ def load(
     An open loop: streams begin at their time whatever becomes of the others. With --duration, --streams is the
     average number at once.
     """
+    speech = click.get_current_context().params["speech"] = speech or default_speech(environment())
     settings = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in click.get_current_context().params.items()
@@ -128,6 +132,17 @@ def load(
         except (MissingPackages, ValueError, OSError) as error:
             _warn(f"no picture: {error}")
     click.get_current_context().exit(exit_status(fields))
+
+
+def default_speech(environment: Mapping[str, str], samples: Path = SAMPLES) -> Path:
+    """The folder that HEARLINE_SPEECH names, else the bundled samples; raises click.UsageError without either."""
+    if named := environment.get("HEARLINE_SPEECH"):
+        return Path(named)
+    if samples.is_dir():
+        return samples
+    raise click.MissingParameter(
+        "name a folder of recordings, or set HEARLINE_SPEECH", param_hint="'--speech'", param_type="option"
+    )
 
 
 def measure(scenario: Scenario, target: Target, clock: Clock, alone: bool) -> tuple[Run, Usage]:

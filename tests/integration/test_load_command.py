@@ -7,11 +7,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from websockets.sync.server import ServerConnection
 
-from loadgen.load_command import load
+from loadgen.load_command import default_speech, load
 from sessions.wire import Error
 from tests.support.fake_service import Seen, behave, fake_service, read_start, refusal_body, send
 
@@ -96,8 +97,27 @@ def test_a_picture_is_drawn_where_matplotlib_is(tmp_path: Path) -> None:
     assert b"final after the last sound" in (tmp_path / "latency.svg").read_bytes()
 
 
+def test_without_a_folder_the_bundled_samples_are_played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HEARLINE_SPEECH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with fake_service() as service:
+        result = CliRunner().invoke(load, ["--streams", "2", "--speed", "100", "--json", "--url", service.url])
+    assert result.exit_code == 0, result.output
+    fields = json.loads(result.stdout)
+    assert fields["settings"]["speech"] == str(SAMPLES)
+    assert {stream["clip"] for stream in fields["each"]} == {"sample.flac", "pauses.flac"}
+    assert fields["word_error_rate"] is not None, "their texts are the references"
+
+
+def test_the_environment_names_the_folder_and_without_any_the_option_is_asked_for(tmp_path: Path) -> None:
+    assert default_speech({"HEARLINE_SPEECH": "/talks"}) == Path("/talks")
+    assert default_speech({"HEARLINE_SPEECH": ""}) == SAMPLES
+    with pytest.raises(click.UsageError, match="HEARLINE_SPEECH"):
+        default_speech({}, tmp_path / "absent")
+
+
 @pytest.mark.parametrize(
-    "arguments", [(), ("--speech", "."), ("--speech", str(SAMPLES), "--streams", "0"), ("--speech", "/nonexistent")]
+    "arguments", [("--speech", "."), ("--speech", str(SAMPLES), "--streams", "0"), ("--speech", "/nonexistent")]
 )
 def test_wrong_usage_is_status_2(arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
