@@ -26,6 +26,14 @@ SHORTFALL_S = 0.25
 
 PIPE_HINT = "headerless 16 kHz mono PCM16 goes through standard input: hearline stream - < FILE"
 
+RAW_SUFFIXES = frozenset({".raw", ".pcm", ".s16", ".s16le", ".sw"})
+
+CONTAINER_SUFFIXES = frozenset(
+    {".wav", ".flac", ".mp3", ".m4a", ".mp4", ".m4b", ".aac", ".ogg", ".oga", ".opus", ".webm", ".mkv", ".mka", ".aiff"}
+    | {".aif", ".caf", ".au", ".wma", ".amr", ".mov", ".avi", ".flv", ".ts", ".wv", ".ape", ".3gp", ".rf64", ".w64"}
+)
+"""Names that say a format with a header; what is wrong with such a file is not that it has none."""
+
 Warn = Callable[[str], None]
 """Where warnings about a clip go: one sentence each."""
 
@@ -93,12 +101,14 @@ def decode(file: IO[bytes] | Readable, source: str, warn: Warn) -> Iterator[byte
     except (av.FFmpegError, ValueError) as error:
         raise ClipError(
             source,
-            f"not audio that can be read, or cut before its index ({_reason(error)}); {PIPE_HINT}",
+            f"not audio that can be read, or cut before its index ({_reason(error)}){_raw_hint(source)}",
         ) from error
     with container:
         if not container.streams.audio:
             kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
-            raise ClipError(source, f"there is no audio in it, only {kinds}; {PIPE_HINT}")
+            # Any bytes may pass for some picture: of a name that says raw samples, that is what they are.
+            problem = "a file without a header" if _is_raw(source) else f"there is no audio in it, only {kinds}"
+            raise ClipError(source, f"{problem}{_raw_hint(source)}")
         hint = "" if hasattr(file, "seek") else "; formats with their index at the end need a file instead of a pipe"
         yield from _decode_stream(container, container.streams.audio[0], source, warn, hint)
 
@@ -172,6 +182,15 @@ def wav_shortfall(path: Path, head: bytes) -> int:
             return max(0, size - there) if size < 0xFFFFFFF0 else 0
         position += 8 + size + size % 2
     return 0
+
+
+def _is_raw(source: str) -> bool:
+    return Path(source).suffix.lower() in RAW_SUFFIXES
+
+
+def _raw_hint(source: str) -> str:
+    """The way for raw samples, unless the name says that it is a container."""
+    return "" if Path(source).suffix.lower() in CONTAINER_SUFFIXES else f"; {PIPE_HINT}"
 
 
 def _reason(error: Exception) -> str:

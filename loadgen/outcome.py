@@ -84,7 +84,8 @@ def summary_fields(recorder: Recorder, outcome: Outcome) -> dict[str, Any]:
         "outcome": outcome.name,
         "exit_status": outcome.status,
         "session": recorder.session or None,
-        "audio_s": round(recorder.audio_s, 3),
+        "audio_s": round(recorder.audio_s if recorder.done is None else recorder.done.audio_s, 3),
+        "sent_s": round(recorder.audio_s, 3),
         "text": recorder.text,
         "partials": recorder.partials,
         "finals": len(recorder.finals),
@@ -106,14 +107,16 @@ def summary_line(recorder: Recorder, outcome: Outcome) -> str:
     """The summary as a sentence for people."""
     if outcome.status not in {DONE, REFUSED} or recorder.done is None:
         return f"{outcome.name}: {outcome.message}"
-    parts = [f"{recorder.audio_s:.1f} s of audio"]
+    # What the service took, which at a limit is less than what was sent.
+    parts = [f"{recorder.done.audio_s:.1f} s of audio"]
     if recorder.final_latency_s is not None:
         parts.append(f"final {recorder.final_latency_s:.2f} s after the last sound")
     queue_ms, decode_ms = recorder.timings_ms("queue_ms"), recorder.timings_ms("decode_ms")
     if queue_ms and decode_ms:
         parts.append(f"of that {queue_ms[-1]} ms in the queue, {decode_ms[-1]} ms decoding")
     if recorder.first_partial_s is not None:
-        parts.append(f"{recorder.partials} partials, the first after {recorder.first_partial_s:.2f} s")
+        noun = "partial" if recorder.partials == 1 else "partials"
+        parts.append(f"{recorder.partials} {noun}, the first after {recorder.first_partial_s:.2f} s")
     line = "; ".join(parts)
     return line if outcome.status == DONE else f"{line}; {outcome.name}: {outcome.message}"
 

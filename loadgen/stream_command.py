@@ -30,7 +30,13 @@ from sessions.wire import ServerMessage, Start
 
 @click.command("stream", epilog=EXIT_STATUS_HELP, context_settings={"max_content_width": 100})
 @click.argument("file", required=False)
-@click.option("--synthetic", "synthetic_s", type=float, metavar="S", help="Send S seconds of a synthetic signal.")
+@click.option(
+    "--synthetic",
+    "synthetic_s",
+    type=float,
+    metavar="S",
+    help="Send S seconds of a test signal, for load and limits: it holds no words, and its text means nothing.",
+)
 @click.option("--mic", is_flag=True, help="Send the microphone (needs the package sounddevice); Ctrl-C ends.")
 @click.option("--url", metavar="URL", help=f"The service; else $HEARLINE_URL, a running `hearline up`, {DEFAULT_URL}.")
 @click.option(

@@ -20,7 +20,7 @@ from websockets.sync.server import ServerConnection
 
 from loadgen.clips import load_clip
 from loadgen.stream_command import stream
-from sessions.wire import Done, Error, Final
+from sessions.wire import Done, Error, Final, Partial
 from tests.support.eventually import eventually
 from tests.support.fake_service import FakeService, Seen, fake_service, read_start, refusal_body, send
 
@@ -182,6 +182,25 @@ def test_audio_that_is_in_no_final_is_never_a_success(end_s: float, code: str, s
     with fake_service(cover) as service:
         result = run("--synthetic", "2", "--speed", "0", "--json", url=service.url)
     assert (result.exit_code, summary(result)["text"]) == (status, "some")
+
+
+def test_the_summary_says_what_the_service_took_not_what_was_sent() -> None:
+    def limit(connection: ServerConnection, seen: Seen) -> None:
+        read_start(connection, seen)
+        while not isinstance(connection.recv(), str):
+            pass
+        send(connection, Error(code="audio_limit", message="at most 1 s", fatal=False))
+        send(connection, Partial(seq=1, start_s=0, end_s=1.0, text="so"))
+        send(connection, Final(seq=2, start_s=0, end_s=1.0, text="some", last=True), Done(audio_s=1.0, finals=1))
+        connection.close(1009)
+
+    with fake_service(limit) as service:
+        result = run("--synthetic", "1.6", "--speed", "0", url=service.url)
+        as_json = summary(run("--synthetic", "1.6", "--speed", "0", "--json", url=service.url))
+    assert result.exit_code == 3
+    assert "\n1.0 s of audio; " in result.stderr
+    assert "; 1 partial, the first" in result.stderr
+    assert (as_json["audio_s"], as_json["sent_s"]) == (1.0, 1.6)
 
 
 def test_standard_input_takes_files_and_raw_pcm(service: FakeService) -> None:

@@ -129,6 +129,33 @@ def test_missing_files_directories_and_oversized_clips_are_refused(tmp_path: Pat
         load_clip(SAMPLES / "sample.flac", pytest.fail, limit_s=2.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"), [("talk.raw", True), ("talk.PCM", True), ("talk", True), ("talk.x1", True), ("talk.m4a", False),
+                       ("talk.wav", False), ("talk.mp4", False)],
+)  # fmt: skip
+def test_the_way_for_headerless_sound_is_shown_where_the_name_may_mean_it(
+    tmp_path: Path, name: str, hint: bool
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(bytes(range(256)) * 8)
+    with pytest.raises(ClipError) as caught:
+        load_clip(path, pytest.fail)
+    assert ("hearline stream - < FILE" in caught.value.problem) == hint
+
+
+@pytest.mark.parametrize(("name", "problem"), [("a.raw", "without a header; .*stream -"), ("a.mp4", "only video$")])
+def test_raw_sound_that_passes_for_a_picture_is_not_called_video(tmp_path: Path, name: str, problem: str) -> None:
+    path = tmp_path / name
+    with av.open(str(path), "w", format="mp4") as film:
+        stream = film.add_stream("mpeg4", rate=5)
+        stream.width, stream.height = 32, 32
+        for _ in range(2):
+            film.mux(stream.encode(av.VideoFrame(32, 32, "yuv420p")))
+        film.mux(stream.encode(None))
+    with pytest.raises(ClipError, match=problem):
+        load_clip(path, pytest.fail)
+
+
 def test_a_file_is_never_taken_for_a_url_or_a_playlist(tmp_path: Path) -> None:
     playlist = tmp_path / "list.m3u8"
     playlist.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{SAMPLES / 'sample.flac'}\n#EXT-X-ENDLIST\n")
