@@ -6,6 +6,7 @@ queued -> leased -> done | queued again (lease lost, attempt + 1) | dead (attemp
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -55,6 +56,22 @@ class LeasedJob:
     def queue_ms(self) -> int:
         """Milliseconds from arrival to claim, in Redis time."""
         return self.claimed_ms - self.arrival_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The leases that were not extended: ``lost`` to others or to time, or of jobs ``cancelled`` meanwhile."""
+
+    lost: tuple[LeasedJob, ...] = ()
+    cancelled: tuple[LeasedJob, ...] = ()
+
+    @classmethod
+    def of(cls, leases: Sequence[LeasedJob], places: Sequence[int]) -> Renewed:
+        """From the answer of the script: places in ``leases`` from 1, below 0 for a cancelled job."""
+        return cls(
+            lost=tuple(leases[place - 1] for place in places if place > 0),
+            cancelled=tuple(leases[-place - 1] for place in places if place < 0),
+        )
 
 
 class EnqueueStatus(StrEnum):

@@ -15,7 +15,7 @@ from queueing import records, verbs
 from queueing.connect import WAIT_LIMIT_S
 from queueing.costs import prior_cost_ms
 from queueing.errors import BadJob
-from queueing.job import CompleteStatus, Delivery, Enqueued, EnqueueStatus, LeasedJob, NewJob
+from queueing.job import CompleteStatus, Delivery, Enqueued, EnqueueStatus, LeasedJob, NewJob, Renewed
 from queueing.keys import FRONT_CHANNEL_PREFIX, QueueKeys
 from queueing.lane import Kind, Lane
 from queueing.limits import MAX_BATCH, SWEEP_BATCH, QueueLimits, SweepReport
@@ -124,16 +124,16 @@ class JobQueue:
                 return self._client.lpop(self.keys.wake) is not None
             return self._client.blpop([self.keys.wake], timeout=limit) is not None
 
-    def renew(self, leases: Sequence[LeasedJob], *, now_ms: int = 0) -> tuple[LeasedJob, ...]:
-        """Extend the leases; returns those that are lost or cancelled."""
+    def renew(self, leases: Sequence[LeasedJob], *, now_ms: int = 0) -> Renewed:
+        """Extend the leases; returns those that were not extended: lost, or of a cancelled job."""
         if not leases:
-            return ()
+            return Renewed()
         _, *lost = self._scripts.run(
             verbs.Renew(
                 now_ms=now_ms, lease_ms=self.limits.lease_ms, job_ttl_ms=self.limits.job_ttl_ms, held=_held(leases)
             )
         )
-        return tuple(leases[int(place) - 1] for place in lost)
+        return Renewed.of(leases, [int(place) for place in lost])
 
     def complete(
         self, lease: LeasedJob, result: Mapping[str, object], *, decode_ms: float, learn: bool = True, now_ms: int = 0

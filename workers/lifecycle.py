@@ -34,6 +34,9 @@ EXIT_HUNG = 70
 TICK_S = 0.25
 """How often the watch looks at the decode and the drain deadline."""
 
+LOG_EVERY = 20
+"""Failed attempts in a row per log line: while Redis is away a line for each would bury all others."""
+
 log = structlog.get_logger()
 
 

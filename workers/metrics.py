@@ -67,7 +67,9 @@ class WorkerMetrics:
             registry=registry,
         )
         self.lease_losses = Counter(
-            "hearline_lease_losses", "Leases that Redis no longer granted while a job was held.", registry=registry
+            "hearline_lease_losses",
+            "Leases of held jobs that Redis no longer granted, cancelled jobs aside.",
+            registry=registry,
         )
         self.decoded_audio_s = Counter(
             "hearline_worker_decoded_audio_seconds",

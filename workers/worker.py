@@ -25,7 +25,7 @@ from sessions.audio_buffer import AudioBuffer
 from sessions.errors import AudioLost
 from sessions.results import DecodedWord, DecodeOptions, DecodeResult
 from workers.lease_keeper import LeaseKeeper
-from workers.lifecycle import Activity, Stop, backoff_s
+from workers.lifecycle import LOG_EVERY, Activity, Stop, backoff_s
 from workers.metrics import WorkerMetrics
 from workers.transcriber import DecodeError, DecodeRequest, Transcriber, Transcript, samples_of
 
@@ -37,9 +37,6 @@ WINDOW_S = 30.0
 
 DECODE_FAILED = "decode_failed"
 AUDIO_MISSING = "audio_missing"
-
-LOG_EVERY = 20
-"""Failed attempts in a row per log line: about one a minute and a half once the pauses are long."""
 
 Answer = TypeVar("Answer")
 

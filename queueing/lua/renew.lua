@@ -7,7 +7,7 @@
 --   2 lease_ms             int     ms from now until the lease runs out
 --   3 job_ttl_ms           int     ms of life of the hashes
 --   4 held                 pairs   id, generation, ...
--- RETURNS {code, place in `held` of each lease that is lost or whose job is cancelled, from 1, ...}
+-- RETURNS {code, place in `held` from 1 of each lease that is lost, or the place below 0 when its job was cancelled, ...}
 --   OK         all others are extended
 local job_prefix, leases = KEYS[1], KEYS[2]
 -- @include now
@@ -20,7 +20,8 @@ for at = 4, #ARGV, 2 do
     redis.call('ZADD', leases, expiry, ARGV[at])
     redis.call('PEXPIRE', key, ARGV[3])
   else
-    lost[#lost + 1] = (at - 2) / 2
+    local cancelled = job[1] == 'cancelled' and job[2] == ARGV[at + 1]
+    lost[#lost + 1] = (at - 2) / 2 * (cancelled and -1 or 1)
   end
 end
 return lost

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from queueing.errors import BadJob
-from queueing.job import CompleteStatus, Enqueued, EnqueueStatus
+from queueing.job import CompleteStatus, Enqueued, EnqueueStatus, Renewed
 from queueing.job_queue import JobQueue, QueueLimits
 from queueing.lane import Kind, Lane
 from tests.support.queue_ears import Ears, key_names
@@ -82,7 +82,7 @@ def test_a_final_makes_the_partial_being_decoded_obsolete(queue: JobQueue, redis
     queue.enqueue(partial("s", 1))
     lease = claim_one(queue)
     assert queue.enqueue(final("s")) == Enqueued(EnqueueStatus.QUEUED, superseded=False)
-    assert queue.renew([lease]) == (lease,)
+    assert queue.renew([lease]) == Renewed(cancelled=(lease,))
     with Ears(redis_client) as ears:
         assert queue.complete(lease, {"text": "late"}, decode_ms=5) is CompleteStatus.CANCELLED
         queue.complete(claim_one(queue), {"text": "final"}, decode_ms=5)

@@ -9,7 +9,7 @@ import redis
 
 from queueing.connect import connect
 from queueing.errors import BadJob
-from queueing.job import CompleteStatus, EnqueueStatus
+from queueing.job import CompleteStatus, EnqueueStatus, Renewed
 from queueing.job_queue import JobQueue, QueueLimits, SweepReport
 from queueing.lane import Kind, Lane
 from queueing.limits import SWEEP_BATCH
@@ -80,7 +80,7 @@ def test_an_older_generation_can_neither_complete_nor_fail_nor_renew(queue: JobQ
     assert (new.generation, new.attempt, new.arrival_ms) == (2, 2, START_MS)
     assert queue.complete(old, {"text": "old"}, decode_ms=1) is CompleteStatus.STALE
     assert queue.fail(old, "decode_failed", "old") is CompleteStatus.STALE
-    assert queue.renew([old, new]) == (old,)
+    assert queue.renew([old, new]) == Renewed(lost=(old,))
     assert queue.release([old]) == 0
     assert queue.complete(new, {"text": "new"}, decode_ms=1) is CompleteStatus.DONE
     assert queue.complete(old, {"text": "old"}, decode_ms=1) is CompleteStatus.STALE
@@ -98,11 +98,11 @@ def test_a_lease_that_ran_out_unseen_still_counts(queue: JobQueue) -> None:
 def test_renewing_moves_the_expiry(queue: JobQueue) -> None:
     queue.enqueue(final("s"), now_ms=START_MS)
     lease = claim_one(queue, now_ms=START_MS)
-    assert queue.renew([lease], now_ms=START_MS + 9_000) == ()
+    assert queue.renew([lease], now_ms=START_MS + 9_000) == Renewed()
     assert queue.sweep(now_ms=EXPIRED).requeued == 0
     assert queue.sweep(now_ms=START_MS + 19_001).requeued == 1
-    assert queue.renew([lease]) == (lease,)
-    assert queue.renew([]) == ()
+    assert queue.renew([lease]) == Renewed(lost=(lease,))
+    assert queue.renew([]) == Renewed()
 
 
 def test_released_jobs_keep_age_and_attempts(queue: JobQueue) -> None:
@@ -151,7 +151,7 @@ def test_jobs_of_a_killed_worker_are_decoded_again(queue: JobQueue) -> None:
     assert queue.sweep(now_ms=START_MS + 9_999) == SweepReport(leased=2)
     assert queue.sweep(now_ms=EXPIRED) == SweepReport(requeued=1, dropped_partials=1, waiting=1)
     assert claim_one(queue).job.id == "s:f:0"
-    assert queue.renew(killed) == tuple(killed)
+    assert queue.renew(killed) == Renewed(lost=tuple(killed))
     assert queue.enqueue(partial("t", 2)).status is EnqueueStatus.QUEUED
 
 

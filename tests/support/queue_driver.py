@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from queueing.job import CompleteStatus, EnqueueStatus, LeasedJob, NewJob
+from queueing.job import CompleteStatus, EnqueueStatus, LeasedJob, NewJob, Renewed
 from queueing.job_queue import JobQueue, QueueLimits
 from queueing.lane import Kind, Lane, all_lanes
 from tests.support.queue_ears import Ears
@@ -97,8 +97,8 @@ class QueueDriver:
                 assert self.queue.release([lease]) == self.model.release(job_id, generation)
             else:
                 lost = self.queue.renew([lease], now_ms=self.now)
-                assert (lost == ()) == self.model.renew(job_id, generation, self.now)
-                self.seen["lost" if lost else "renewed"] += 1
+                assert (lost == Renewed()) == self.model.renew(job_id, generation, self.now)
+                self.seen["renewed" if lost == Renewed() else "lost"] += 1
 
     def time_passes(self, ms: int) -> None:
         self.now += ms
