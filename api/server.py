@@ -1,7 +1,9 @@
 """gunicorn, run from code: its threaded worker with the holes closed that long-lived connections open.
 
-- A connection gets a thread once its first bytes are there, and must have sent its request and taken the answer
-  within a deadline; upgraded streams have deadlines of their own. So half a handshake costs no thread for long.
+- A connection gets a thread once its request head is there (`api.heads`), and must have taken the answer within a
+  deadline; upgraded streams have deadlines of their own. So half a handshake costs no thread. When there are too
+  many connections the oldest that has no request makes room: accepting never stops for those who say nothing.
+- A request's body is not waited for: nothing here takes one, so the connection closes after the answer.
 - A closing connection lingers in the poller, so that the client gets the last bytes. gunicorn itself waits for the
   client's own close in the thread that accepts everybody else, two seconds each.
 - SIGTERM first turns readiness off and lets streams finish, while health, readiness and refusals are still
@@ -24,15 +26,21 @@ from types import FrameType
 from typing import Any, Protocol
 
 import structlog
+from gunicorn import http
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from api.heads import Heads
 from api.settings import ApiSettings
 from queueing.clock import SystemClock
 
 IDLE_CONNECTIONS = 256
-"""Connections beyond the threads that may wait for their next request."""
+"""Connections beyond the threads that may wait for their next request, or linger."""
+ACCEPT_BATCH = 16
+"""Connections accepted in one turn of the main loop: as fast as they are dropped when they say nothing."""
+SWEEP_S = 0.25
+"""Deadlines are looked at so often, however many events the main loop has."""
 CLOSE_MARGIN_S = 2.5
 """After the drain: streams send their last message and close; what still runs then is cut off."""
 STOP_MARGIN_S = 4.5
@@ -71,21 +79,43 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
         self._lingering: dict[TConn, int] = {}
         """Closing connections, and how many bytes each may still send."""
         self._stop_at_s: float | None = None
+        self._sweep_at_s = 0.0
 
     @property
     def _drainable(self) -> Drainable:
         found: Drainable = self.app.wsgi().extensions[EXTENSION]
         return found
 
+    def accept(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPT_BATCH):
+            before = self.nr_conns
+            super().accept(listener)
+            if self.nr_conns == before:  # nobody is waiting
+                return
+            if self.nr_conns >= self.worker_connections and not self._make_room():
+                return
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection without a request, or the one that lingers longest."""
+        if self._heads.drop_oldest():
+            return True
+        lingering = next(iter(self._lingering), None)
+        if lingering is not None:
+            self._close(lingering)
+        return lingering is not None
+
     def enqueue_req(self, conn: TConn) -> None:
-        """A connection goes to a thread when there is something to read, not before."""
-        if conn.initialized or conn.data_ready:
-            super().enqueue_req(conn)
-            return
-        conn.sock.setblocking(False)
-        conn.timeout = self._clock.monotonic() + self._settings.http_timeout_s
-        self.pending_conns.append(conn)
-        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+        """A new connection waits in the poller until its request head is there."""
+        self._heads.wait(conn, self._settings.http_timeout_s)
+
+    def _serve(self, conn: TConn, data: bytes) -> None:
+        """A thread takes over: ``data`` is a whole request head and what came behind it."""
+        if not conn.initialized:
+            conn.parser = http.get_parser(self.cfg, conn.sock, conn.client)
+            conn.initialized = True
+        conn.data_ready = True
+        conn.parser.unreader.unread(data)
+        super().enqueue_req(conn)
 
     def handle(self, conn: TConn) -> Any:
         connection = conn.sock
@@ -97,11 +127,17 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
 
     def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
         """A thread is done with a connection (called in the main loop): keep it, or let it linger and close it."""
-        if not fs.cancelled() and fs.exception() is None and fs.result():
-            super().finish_request(conn, fs)
-            return
         try:
-            conn.sock.setblocking(False)
+            if not fs.cancelled() and fs.exception() is None and fs.result():
+                self._heads.wait(conn, self.cfg.keepalive, conn.parser.unreader.take_buffered())
+            else:
+                conn.sock.setblocking(False)
+                self._let_linger(conn)
+        except OSError:  # the client was faster
+            self._close(conn)
+
+    def _let_linger(self, conn: TConn) -> None:
+        try:
             conn.sock.shutdown(socket.SHUT_WR)
             self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._linger, conn))
         except OSError:  # the client was faster
@@ -111,6 +147,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
         self._lingering[conn] = LINGER_BYTES
 
     def _linger(self, conn: TConn, _sock: socket.socket) -> None:
+        if conn not in self._lingering:  # closed by an earlier event of the same poll
+            return
         try:
             received = len(conn.sock.recv(65_536))
         except BlockingIOError:
@@ -133,17 +171,28 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
 
         def with_deadline(environ: dict[str, Any], start_response: Any) -> Any:
             environ[LIFT_DEADLINE] = partial(self._deadlines.pop, environ["gunicorn.socket"], None)
+            if environ.get("CONTENT_LENGTH", "0") != "0" or "HTTP_TRANSFER_ENCODING" in environ:
+                # To use the connection again, gunicorn would wait for the body in this thread.
+                start_response.__self__.force_close()
             return application(environ, start_response)
 
         self.wsgi = with_deadline
 
     def murder_pending(self) -> None:
-        """Called by the main loop about once a second."""
+        """Called by the main loop after every poll, at least once a second."""
         now_s = self._clock.monotonic()
         if self._stop_at_s is not None and not self._accepting:
-            for conn in self.pending_conns:
-                conn.timeout = now_s
-        super().murder_pending()
+            while self._heads.drop_oldest():
+                pass
+        if now_s >= self._sweep_at_s:
+            self._sweep_at_s = now_s + SWEEP_S
+            self._sweep(now_s)
+        if self._stop_at_s is not None and (self._drainable.streams() == 0 or now_s >= self._stop_at_s):
+            self.alive = False
+
+    def _sweep(self, now_s: float) -> None:
+        """Close what is over its deadline."""
+        self._heads.drop_late()
         for conn in [conn for conn in self._lingering if conn.timeout < now_s]:
             self._close(conn)
         for connection, deadline_s in list(self._deadlines.items()):
@@ -151,8 +200,6 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
                 with contextlib.suppress(OSError):
                     # Wakes the thread that reads or writes; gunicorn's code then closes the connection.
                     connection.shutdown(socket.SHUT_RDWR)
-        if self._stop_at_s is not None and (self._drainable.streams() == 0 or now_s >= self._stop_at_s):
-            self.alive = False
 
     def handle_exit(self, _sig: int, _frame: FrameType | None) -> None:
         """SIGTERM: drain. (A signal handler may not take locks, so the main loop does it.)"""
@@ -174,6 +221,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
         self._stop_at_s = min(stop_at_s, self._stop_at_s or stop_at_s)
 
     def run(self) -> None:
+        self._heads = Heads(self.poller, self._clock, whole=self._serve, drop=self._close, refuse=self._let_linger)
         super().run()
         self._drainable.close()
         if self.nr_conns > 0:
