@@ -101,9 +101,9 @@ class Demo:
             self._check_alive(service)
             record = find_running(self._stage.run_file)
             if answer.state is State.WAITING:
-                what = _missing(answer.reason)
+                what = waits_for(answer.reason)
             elif record is not None and record.pid == service.pid:
-                what = "Waiting for the web server to answer"
+                what = "Waiting for the web server"
             else:
                 what = "Waiting for Redis"
             self._progress.show(what, elapsed_s)
@@ -174,6 +174,6 @@ class Demo:
         self._progress.done("Everything has stopped.")
 
 
-def _missing(reason: str) -> str:
-    """What a web process that answers still waits for, in words for a first look."""
-    return "Waiting for a worker to load the model" if "worker" in reason else f"Waiting for the web server: {reason}"
+def waits_for(reason: str) -> str:
+    """What a web process that answers still waits for, in words for a first look; the log has the rest."""
+    return "Waiting for a worker to load the model" if "worker" in reason else "Waiting for the web server"

@@ -82,7 +82,8 @@ def check_redis_url(url: str) -> Finding:
             "redis", Level.WRONG, str(error), "start that Redis, or unset REDIS_URL to have one brought along"
         )
     except UnsafeRedis as error:
-        return Finding("redis", Level.WRONG, str(error), "redis-cli CONFIG SET maxmemory-policy noeviction")
+        found = f"the Redis of REDIS_URL has maxmemory-policy {error.maxmemory_policy}: it would drop leases and audio"
+        return Finding("redis", Level.WRONG, found, "redis-cli CONFIG SET maxmemory-policy noeviction")
     finally:
         client.close()
     return _redis_version(version, "the one REDIS_URL names, noeviction")

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ops.errors import Failed
-from ops.queue_connection import Target, open_queue
+from ops.queue_connection import Target, open_queue, outage
 from ops.queue_view import Heading, dead_view, jobs_view, record_fields, stats_fields, stats_view
 from ops.runtime import Runtime
 from queueing.errors import QueueUnavailable
@@ -123,7 +123,7 @@ def _or_error(look: Callable[[], T], say: Callable[[str], T]) -> T:
     try:
         return look()
     except (QueueUnavailable, redis.RedisError) as error:
-        return say(f"no answer from Redis, trying again: {error}")
+        return say(f"no answer from Redis, trying again: {outage(error)}")
 
 
 @queue.command(context_settings=HELP)
@@ -284,7 +284,7 @@ def _settle(
         (settled if settle(job_id) else unknown).append(job_id)
     if as_json:
         click.echo(json.dumps({done: settled, "unknown": unknown}))
-    else:
+    elif settled or not ids:
         click.echo(f"{done} {len(settled)} dead job{'' if len(settled) == 1 else 's'}")
     if unknown and ids:
         raise Failed(f"no dead job {', '.join(unknown)}; `hearline queue dead` lists them")

@@ -62,7 +62,7 @@ def open_queue(runtime: Runtime) -> Iterator[Target]:
         yield Target(client, queue, settings.queue, without_password(url), where)
     except (QueueUnavailable, redis.RedisError) as error:
         raise Missing(
-            f"no answer from Redis at {without_password(url)} ({where}): {error}; "
+            f"no answer from Redis at {without_password(url)} ({where}): {outage(error)}; "
             "start the service with `hearline up`, or set REDIS_URL"
         ) from error
     except UnknownPolicy as error:
@@ -71,6 +71,11 @@ def open_queue(runtime: Runtime) -> Iterator[Target]:
         raise Failed(str(error)) from error
     finally:
         client.close()
+
+
+def outage(error: QueueUnavailable | redis.RedisError) -> str:
+    """Why Redis does not answer, in the same words whichever layer noticed it."""
+    return str(error).removeprefix("Redis does not answer: ").rstrip(".")
 
 
 def without_password(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import textwrap
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def _reason(body: bytes) -> str:
         return ""
     for key in ("reason", "message", "detail", "error"):
         if isinstance(fields.get(key), str):
-            return str(fields[key])[:LONGEST_REASON]
+            return textwrap.shorten(str(fields[key]), LONGEST_REASON, placeholder=" ...")
     return ""
 
 

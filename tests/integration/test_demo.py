@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.demo_show import Demo, Stage
+from ops.demo_show import Demo, Stage, waits_for
 from ops.errors import Failed, Missing, WrongUse
 from ops.redis_server import free_port
 from ops.run_file import run_file
@@ -141,10 +141,33 @@ def test_a_missing_sample_is_named(tmp_path: Path) -> None:
     assert "--sample" in demo.text
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Redis has not been asked yet; the subscription for results does not stand", "Waiting for the web server"),
+        ("no worker has loaded its model", "Waiting for a worker to load the model"),
+    ],
+)
+def test_what_is_waited_for_is_said_plainly(reason: str, said: str) -> None:
+    assert waits_for(reason) == said
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5, 12, 20, 30, 40, 80])
+def test_a_line_of_progress_is_cut_between_words(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    whole = "  1.0 s  Waiting for Redis with patience"
+    ProgressLine(stream).show("Waiting for Redis with patience", 1.0)
+    shown = stream.getvalue().removeprefix("\r\x1b[2K")
+    assert len(shown) < columns
+    assert shown == whole or not shown.strip(" …") or f"{shown.removesuffix('…').rstrip()} " == whole[: len(shown) - 1]
+
+
 def test_progress_is_redrawn_on_a_terminal_and_printed_on_change_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     for is_terminal, expected in (
-        (True, "\r\x1b[2K  1.0 s  Waiting for Redis wi\r\x1b[2K  2.0 s  Waiting for Redis wi\r\x1b[2KReady\n"),
+        (True, "\r\x1b[2K  1.0 s  Waiting for Redis …\r\x1b[2K  2.0 s  Waiting for Redis …\r\x1b[2KReady\n"),
         (False, "  1.0 s  Waiting for Redis with patience\nReady\n"),
     ):
         stream = io.StringIO()

@@ -70,6 +70,7 @@ def test_a_redis_that_is_named_is_checked(redis_url: str, redis_client: redis.Re
     redis_client.config_set("maxmemory-policy", "volatile-lru")
     try:
         evicting = findings(doctor("--json", REDIS_URL=redis_url))["redis"]
+        assert doctor(REDIS_URL=redis_url).output.count("CONFIG SET maxmemory-policy") == 1, "the fix is said once"
     finally:
         redis_client.config_set("maxmemory-policy", "noeviction")
     away = findings(doctor("--json", REDIS_URL=f"redis://127.0.0.1:{free_port()}/0"))["redis"]

@@ -173,6 +173,24 @@ def test_dead_jobs_are_listed_retried_and_dropped(queue: JobQueue, hearline: Cal
     assert hearline("queue", "dead", "drop", "--all").output == "dropped 0 dead jobs\n"
 
 
+@pytest.mark.parametrize("verb", ["retry", "drop"])
+def test_a_job_that_is_not_dead_is_an_error_and_nothing_else(
+    queue: JobQueue, hearline: Callable[..., Result], verb: str
+) -> None:
+    failed = hearline("queue", "dead", verb, "nobody", status=1)
+    assert failed.output == "Error: no dead job nobody; `hearline queue dead` lists them\n"
+
+
+def test_an_outage_is_said_in_the_same_words_by_every_command(tmp_path: Path) -> None:
+    values = {"REDIS_URL": f"redis://127.0.0.1:{free_port()}/0", "HEARLINE_STATE_DIR": str(tmp_path)}
+    said = {
+        CliRunner().invoke(main, ["queue", *arguments], obj=Runtime(values, SystemClock())).output
+        for arguments in ((), ("policy",), ("policy", "hrrn"), ("dead",), ("dead", "retry", "a"), ("jobs",))
+    }
+    assert len(said) == 1, said
+    assert "no answer from Redis at" in said.pop()
+
+
 @pytest.mark.parametrize("arguments", [("retry",), ("drop",), ("retry", "a", "--all")])
 def test_settling_dead_jobs_needs_a_choice(
     queue: JobQueue, hearline: Callable[..., Result], arguments: tuple[str, ...]
