@@ -162,9 +162,12 @@ class JobQueue:
         )
         return CompleteStatus(text(code).lower())
 
-    def fail(self, lease: LeasedJob, code: str, message: str, *, retry: bool = True, now_ms: int = 0) -> CompleteStatus:
+    def fail(
+        self, lease: LeasedJob, code: str, message: str, *, retry: bool = True, keep: bool = True, now_ms: int = 0
+    ) -> CompleteStatus:
         """Report a failed decode: REQUEUED while attempts remain and ``retry``; else DEAD with an error event
-        (a partial is just dropped, with an error delivery so that its session may ask again)."""
+        (a partial is just dropped, with an error delivery so that its session may ask again). Without ``keep`` no
+        dead job is left to the operator: its client asked for what cannot be."""
         (status,) = self._policies.run(
             verbs.Fail(
                 now_ms=now_ms,
@@ -181,6 +184,7 @@ class JobQueue:
                 job_ttl_ms=self.limits.job_ttl_ms,
                 dead_ttl_ms=self.limits.dead_ttl_ms,
                 max_dead=self.limits.max_dead,
+                keep=int(keep),
             )
         )
         return CompleteStatus(text(status).lower())

@@ -124,6 +124,7 @@ class Fail(Verb):
     job_ttl_ms: int
     dead_ttl_ms: int
     max_dead: int
+    keep: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 Renewal goes on beside a decode of any length, so a lease may be short and a dead worker is noticed soon. A lease that
 Redis no longer grants (taken over, cancelled, job gone) is marked lost: its result is still offered once, is
-refused by its generation, and is nobody's fault. Only a lease that was lost to others is worth a warning: a partial that
-its own final makes obsolete is cancelled all the time.
+refused by its generation, and is nobody's fault. Only a lease that was lost to others is worth a warning: partials
+that their own final makes obsolete are cancelled all the time.
 """
 
 from __future__ import annotations

@@ -59,16 +59,22 @@ class Transcript:
     decoded: bool = True
 
 
+DECODE_FAILED = "decode_failed"
+UNSUPPORTED_LANGUAGE = "unsupported_language"
+
+
 class DecodeError(Exception):
     """This request cannot be decoded; the others of its batch can.
 
     ``retry``: another attempt may succeed (out of memory, a fault of the machine); without it the request
-    itself is at fault.
+    itself is at fault. ``code`` is what its client is told; after `UNSUPPORTED_LANGUAGE` nothing is left for an
+    operator to look into.
     """
 
-    def __init__(self, message: str, *, retry: bool = False) -> None:
+    def __init__(self, message: str, *, retry: bool = False, code: str = DECODE_FAILED) -> None:
         super().__init__(message)
         self.retry = retry
+        self.code = code
 
 
 class Transcriber(Protocol):

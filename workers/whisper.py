@@ -34,7 +34,7 @@ from workers.plausible import (
     in_order,
     is_plausible,
 )
-from workers.transcriber import SAMPLE_RATE, DecodeError, DecodeRequest, Transcript, Word
+from workers.transcriber import SAMPLE_RATE, UNSUPPORTED_LANGUAGE, DecodeError, DecodeRequest, Transcript, Word
 
 MOST_THREADS = 4
 """Beyond four threads a single stream of small matrices gains little (CTranslate2's own default)."""
@@ -196,7 +196,7 @@ class WhisperTranscriber:
         if language is None:
             return None if self.multilingual else "en"
         if refusal := self._refusal(language):
-            raise DecodeError(refusal)
+            raise DecodeError(refusal, code=UNSUPPORTED_LANGUAGE)
         return language
 
     def _refusal(self, language: str) -> str | None:

@@ -27,7 +27,15 @@ from sessions.results import DecodedWord, DecodeOptions, DecodeResult
 from workers.lease_keeper import LeaseKeeper
 from workers.lifecycle import LOG_EVERY, Activity, Stop, backoff_s
 from workers.metrics import WorkerMetrics
-from workers.transcriber import DecodeError, DecodeRequest, Transcriber, Transcript, samples_of
+from workers.transcriber import (
+    DECODE_FAILED,
+    UNSUPPORTED_LANGUAGE,
+    DecodeError,
+    DecodeRequest,
+    Transcriber,
+    Transcript,
+    samples_of,
+)
 
 IDLE_WAIT_S = 5.0
 """One blocking wait of an idle worker; also the longest time that a lost wake-up can cost."""
@@ -35,7 +43,6 @@ IDLE_WAIT_S = 5.0
 WINDOW_S = 30.0
 """Whisper's own window: longer audio takes several in a row, and as many times as long."""
 
-DECODE_FAILED = "decode_failed"
 AUDIO_MISSING = "audio_missing"
 
 Answer = TypeVar("Answer")
@@ -156,7 +163,7 @@ class Worker:
         self._metrics.decoded(work[0][0].job.kind, len(work), sum(request.audio_s for request in requests), seconds)
         for (lease, _), answer in zip(work, answers, strict=True):
             if isinstance(answer, DecodeError):
-                self._fail(lease, DECODE_FAILED, str(answer), retry=answer.retry)
+                self._fail(lease, answer.code, str(answer), retry=answer.retry)
             else:
                 self._complete(lease, answer, seconds * 1000 / len(work))
 
@@ -194,8 +201,10 @@ class Worker:
         if self._keeper.is_lost(lease):
             self._metrics.finished(lease, CompleteStatus.STALE)
             return
-        log.warning("job_failed", job=lease.job.id, attempt=lease.attempt, code=code, reason=message, retry=retry)
-        self._report(lease, "fail", lambda: self._queue.fail(lease, code, message, retry=retry))
+        keep = code != UNSUPPORTED_LANGUAGE
+        tell = log.warning if keep else log.info
+        tell("job_failed", job=lease.job.id, attempt=lease.attempt, code=code, reason=message, retry=retry)
+        self._report(lease, "fail", lambda: self._queue.fail(lease, code, message, retry=retry, keep=keep))
 
     def _report(self, lease: LeasedJob, operation: str, send: Callable[[], CompleteStatus]) -> None:
         def timed() -> CompleteStatus:

@@ -26,6 +26,7 @@
 --  12 job_ttl_ms           int     ms of life of the hashes
 --  13 dead_ttl_ms          int     ms that a dead job is kept
 --  14 max_dead             int     dead jobs kept
+--  15 keep                 int     1: a dead job is kept for the operator; 0: its client is to blame, only it is told
 -- RETURNS code
 --   REQUEUED   waits again with its age, also when this generation reported before
 --   DEAD       given up, its session is told; also when this generation reported before
@@ -58,5 +59,6 @@ if job.kind ~= 'partial' and retry then
   requeue(id, job)
   return 'REQUEUED'
 end
-give_up(id, job, redis_now(ARGV[1]), job.kind == 'partial' and 'dropped' or 'dead', ARGV[6], ARGV[7])
+local keep = job.kind ~= 'partial' and ARGV[15] == '1'
+give_up(id, job, redis_now(ARGV[1]), keep and 'dead' or 'dropped', ARGV[6], ARGV[7], not keep)
 return 'DEAD'

@@ -72,6 +72,20 @@ def test_a_replayed_claim_returns_only_what_is_still_held(queue: JobQueue) -> No
     assert queue.claim("w", "n", max_jobs=3) == (held,)
 
 
+def test_a_clients_own_fault_is_told_to_it_and_leaves_no_dead_job(queue: JobQueue, redis_client: redis.Redis) -> None:
+    queue.enqueue(final("s"))
+    lease = claim_one(queue)
+    for _ in range(2):  # the second time as after a lost reply
+        answer = queue.fail(lease, "unsupported_language", "no German", retry=False, keep=False)
+        assert answer is CompleteStatus.DEAD
+    (event,) = queue.events("s")
+    assert event.error == {"code": "unsupported_language", "message": "no German"}
+    assert queue.jobs("dead") == ()
+    assert not queue.retry_dead(lease.job.id)
+    assert queue.stats().counts["final:dropped"] == 1
+    assert 0 < redis_client.pttl(queue.keys.job(lease.job.id)) <= LIMITS.job_ttl_ms
+
+
 def test_an_older_generation_can_neither_complete_nor_fail_nor_renew(queue: JobQueue) -> None:
     queue.enqueue(final("s"), now_ms=START_MS)
     old = claim_one(queue, "paused", now_ms=START_MS)

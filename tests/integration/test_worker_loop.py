@@ -19,7 +19,7 @@ from sessions.results import DecodeResult
 from tests.support.eventually import eventually
 from tests.support.workers import Desk, ThreadWorker, desk_at, noise_pcm, scripted
 from workers.scripted import Fault, Script, scripted_text
-from workers.transcriber import DecodeError, DecodeRequest, Transcript
+from workers.transcriber import UNSUPPORTED_LANGUAGE, DecodeError, DecodeRequest, Transcript
 
 LIMITS = QueueLimits(lease_ms=1000, max_attempts=2)
 
@@ -74,6 +74,20 @@ def test_silence_teaches_no_cost(desk: Desk, redis_client: redis.Redis, rng: ran
         desk.final("s2", noise_pcm(rng, 1))
         desk.await_deliveries(2)
         assert sum(lane.learned for lane in desk.queue.stats().lanes) == 1
+
+
+def test_an_unsupported_language_is_the_clients_to_know_and_nobody_elses(
+    desk: Desk, redis_client: redis.Redis, rng: random.Random
+) -> None:
+    english = scripted()
+    refusal = DecodeError("English only", code=UNSUPPORTED_LANGUAGE)
+    english.decode = lambda requests: [refusal for _ in requests]  # type: ignore[method-assign]
+    with ThreadWorker(redis_client, LIMITS, english):
+        desk.final("s1", noise_pcm(rng, 1))
+        (delivery,) = desk.await_deliveries(1)
+    assert (delivery.outcome, delivery.attempt) == ("dead", 1)
+    assert delivery.error == {"code": "unsupported_language", "message": "English only"}
+    assert desk.queue.jobs("dead") == ()
 
 
 def test_many_jobs_of_two_workers_are_each_delivered_once(

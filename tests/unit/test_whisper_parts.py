@@ -126,6 +126,7 @@ def test_an_english_only_model_refuses_other_languages_for_good(language: str) -
     assert isinstance(answer, DecodeError)
     assert "English only" in str(answer)
     assert not answer.retry
+    assert answer.code == "unsupported_language"
 
 
 def test_a_language_nobody_knows_is_refused_with_those_that_are() -> None:

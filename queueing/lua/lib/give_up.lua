@@ -1,6 +1,7 @@
 -- A job's end without a result, told to its session. Needs leave.lua, deliver.lua and the locals: job_prefix, leases,
 -- session_prefix, dead, counts, job_ttl_ms, dead_ttl_ms, max_dead. `job` is its hash as a table, no longer in a lane.
-local function give_up(id, job, now, outcome, code, message)
+-- With `forget` its hash stays for repeated reports only, and no operator finds it among the dead.
+local function give_up(id, job, now, outcome, code, message, forget)
   local key = job_prefix .. id
   redis.call('ZREM', leases, id)
   leave_session(id, job.session)
@@ -14,6 +15,10 @@ local function give_up(id, job, now, outcome, code, message)
     return
   end
   redis.call('HSET', key, 'state', 'dead', 'error_code', code, 'error_message', message, 'died_ms', now)
+  if forget then
+    redis.call('PEXPIRE', key, job_ttl_ms)
+    return
+  end
   redis.call('PEXPIRE', key, dead_ttl_ms)
   redis.call('ZREMRANGEBYSCORE', dead, '-inf', now - dead_ttl_ms)
   redis.call('ZADD', dead, now, id)
