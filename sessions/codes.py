@@ -26,6 +26,7 @@ class ErrorCode(StrEnum):
     TOO_MANY_ERRORS = "too_many_errors"
     UNSUPPORTED_FORMAT = "unsupported_format"
     NOT_PCM16 = "not_pcm16"
+    UNSUPPORTED_LANGUAGE = "unsupported_language"
     FRAME_TOO_BIG = "frame_too_big"
     AUDIO_LIMIT = "audio_limit"
     IDLE_TIMEOUT = "idle_timeout"
@@ -74,6 +75,10 @@ CODES: dict[ErrorCode, CodeInfo] = {
         True, CloseCode.UNSUPPORTED, False, "The binary data is not PCM16; the message names the likely cause.",
         "Decode or convert to 16 kHz mono 16-bit little-endian PCM.",
     ),
+    ErrorCode.UNSUPPORTED_LANGUAGE: CodeInfo(
+        True, CloseCode.UNSUPPORTED, False, "The server's model does not know the language that start named.",
+        "Leave language out, or name one that the message lists.",
+    ),
     ErrorCode.FRAME_TOO_BIG: CodeInfo(
         True, CloseCode.TOO_BIG, False, "One WebSocket message is larger than limits.max_frame_bytes.",
         "Send smaller messages; 100 ms (3,200 bytes) each is usual.",
@@ -119,3 +124,10 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ),
 }  # fmt: skip
 """One entry for every `ErrorCode`."""
+
+
+def code_of_failure(reason: object) -> ErrorCode:
+    """What a client is told of a final whose job died of ``reason`` (the code in the job's `Delivery`)."""
+    if reason == "audio_missing":
+        return ErrorCode.STATE_LOST
+    return ErrorCode.UNSUPPORTED_LANGUAGE if reason == "unsupported_language" else ErrorCode.DECODE_FAILED

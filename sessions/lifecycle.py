@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from queueing.job import Delivery
-from sessions.codes import CODES, CloseCode, ErrorCode
+from sessions.codes import CODES, CloseCode, ErrorCode, code_of_failure
 from sessions.decodes import Decodes
 from sessions.effects import AppendAudio, CancelSession, Close, Effect, OpenBuffer, Send
 from sessions.errors import WrongAudio
@@ -221,8 +221,7 @@ class Lifecycle:
         for due in self.decodes.outbox.ready():
             if due.delivery is not None and due.delivery.outcome != "done":
                 error = due.delivery.error or {}
-                lost = error.get("code") == "audio_missing"
-                code = ErrorCode.STATE_LOST if lost else ErrorCode.DECODE_FAILED
+                code = code_of_failure(error.get("code"))
                 return effects + self.fatal(now, code, f"a final failed: {error.get('message') or error.get('code')}")
             try:
                 effects.append(Send(self.out.final(due)))

@@ -262,10 +262,17 @@ def test_a_full_queue_ends_the_stream_saying_when_to_retry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
-    [("decode_failed", "decode_failed"), ("timeout", "decode_failed"), ("audio_missing", "state_lost")],
+    ("code", "told", "close"),
+    [
+        ("decode_failed", "decode_failed", 1011),
+        ("timeout", "decode_failed", 1011),
+        ("audio_missing", "state_lost", 1011),
+        ("unsupported_language", "unsupported_language", 1003),
+    ],
 )
-def test_a_final_that_failed_for_good_ends_the_stream_after_the_finals_before_it(code: str, told: str) -> None:
+def test_a_final_that_failed_for_good_ends_the_stream_after_the_finals_before_it(
+    code: str, told: str, close: int
+) -> None:
     driver = Driver()
     driver.text(Start(partials=False))
     driver.live(1.0)
@@ -279,7 +286,7 @@ def test_a_final_that_failed_for_good_ends_the_stream_after_the_finals_before_it
     assert len(driver.finals) == 1
     assert driver.errors == [told]
     assert "the reason" in driver.last_error.message
-    assert driver.closed == (1011, told)
+    assert driver.closed == (close, told)
 
 
 def test_a_malformed_result_is_an_error_and_no_crash() -> None:
