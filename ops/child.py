@@ -61,6 +61,7 @@ class Child:
             spec.command,
             env={**environment, **spec.environment},
             cwd=None if spec.folder is None else str(spec.folder),
+            pass_fds=spec.pass_fds,
         )
         self._reader = threading.Thread(target=self._read, name=f"read-{self.name}", daemon=True)
         self._reader.start()

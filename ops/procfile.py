@@ -40,7 +40,8 @@ NOT_A_PROGRAM = frozenset(
 class ProcessSpec:
     """One process to run: ``web.1``, its shell command, what its environment adds, and where it runs.
 
-    ``direct`` means that the process group's leader is the program itself, not a shell around it.
+    ``direct`` means that the process group's leader is the program itself, not a shell around it; ``pass_fds`` are
+    descriptors that it inherits.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ProcessSpec:
     environment: Mapping[str, str]
     folder: Path | None
     direct: bool
+    pass_fds: tuple[int, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -105,6 +107,7 @@ def expand(
     environment: Mapping[str, str],
     web_ports: Sequence[int],
     folder: Path | None,
+    pass_fds: tuple[int, ...] = (),
 ) -> list[ProcessSpec]:
     """One spec per process, in the table's order; the n-th web process gets the n-th port."""
     specs = []
@@ -114,7 +117,7 @@ def expand(
             if kind == "web":
                 added["HEARLINE_PORT"] = str(web_ports[index])
             line, direct = shell_line(command)
-            specs.append(ProcessSpec(f"{kind}.{index + 1}", line, added, folder, direct))
+            specs.append(ProcessSpec(f"{kind}.{index + 1}", line, added, folder, direct, pass_fds))
     return specs
 
 

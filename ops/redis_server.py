@@ -18,6 +18,7 @@ from typing import Self
 
 import redis
 
+from ops.last_out import LastOut
 from ops.ports import free_port as free_port
 from ops.tether import tether
 
@@ -57,7 +58,8 @@ class RedisServer:
 
     Use as a context manager, or `start` and `stop`. It has its own process group, so Ctrl-C in the
     terminal reaches the programs that use it first. With ``tethered`` (Linux) it ends when this process
-    dies, however that happens; the thread that calls `start` must then live as long as the server.
+    dies, however that happens; the thread that calls `start` must then live as long as the server. With
+    ``last_out`` it ends after the processes that hold that pipe instead.
     """
 
     def __init__(
@@ -67,10 +69,12 @@ class RedisServer:
         port: int | None = None,
         binary: Path | None = None,
         tethered: bool = False,
+        last_out: LastOut | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._binary = binary
-        self._tethered = tethered
+        self._tethered = tethered and last_out is None
+        self._last_out = last_out
         self._port_is_free_choice = port is None
         self.port = port or free_port()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -156,6 +160,8 @@ class RedisServer:
             )
         except OSError as error:
             raise NoRedis(f"cannot run {binary}: {error.strerror}") from error
+        if self._last_out is not None:
+            self._last_out.guard(self._process.pid)
         self._await_answer(log)
 
     def _await_answer(self, log: Path) -> None:

@@ -15,13 +15,14 @@ from pathlib import Path
 
 from ops import run_file
 from ops.errors import Failed, Missing, OpsError, WrongUse
+from ops.last_out import LastOut
 from ops.output import Output
 from ops.ports import holder, try_port
 from ops.procfile import ProcessSpec, expand
 from ops.readiness import ReadyWatch, local_url
 from ops.redis_server import NoRedis, RedisServer
 from ops.restarts import SETTINGS_STATUSES, RestartRules
-from ops.supervisor import GaveUp, Outcome, Ready, Supervisor, describe_status
+from ops.supervisor import KILL_AFTER_S, GaveUp, Outcome, Ready, Supervisor, describe_status
 from queueing.clock import Clock
 from queueing.connect import check_redis, connect
 from queueing.errors import QueueUnavailable, UnsafeRedis
@@ -87,6 +88,7 @@ class Service:
         self._output = output
         self._clock = clock
         self._redis: RedisServer | None = None
+        self._last_out: LastOut | None = None
         self._redis_is_down = False
         self._redis_retry_at_s = 0.0
         self._metrics_dir: str | None = None
@@ -119,7 +121,10 @@ class Service:
         return outcome
 
     def _own_redis(self, stack: ExitStack) -> str:
-        self._redis = RedisServer(data_dir=self._plan.data_dir, tethered=True)
+        if LastOut.possible():
+            self._last_out = LastOut(self._plan.drain_s + KILL_AFTER_S)
+            stack.callback(self._last_out.close)
+        self._redis = RedisServer(data_dir=self._plan.data_dir, tethered=True, last_out=self._last_out)
         try:
             url = self._redis.start()
         except NoRedis as error:
@@ -147,6 +152,7 @@ class Service:
             environment=added,
             web_ports=self._plan.web_ports,
             folder=self._plan.folder,
+            pass_fds=() if self._last_out is None else self._last_out.pass_fds,
         )
 
     def _publish(self, redis_url: str, stack: ExitStack) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ops.last_out import LastOut
 from tests.integration.test_up import up
 from tests.support.eventually import eventually
 from tests.support.up_process import STAND_IN, HearlineProcess, procfile
@@ -129,3 +130,52 @@ def test_a_reader_that_goes_away_stops_it(tmp_path: Path) -> None:
         os.kill(worker, signal.SIGKILL)  # Makes it say two lines more: one closes the pipe, the next finds it closed.
         service.end()
         assert service.left_behind() == []
+
+
+SLOW_TO_DRAIN = """
+import os, pathlib, signal, socket, sys, threading, time, urllib.parse
+stop, folder = threading.Event(), pathlib.Path(sys.argv[1])
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+(folder / "up").touch()
+stop.wait()
+(folder / "draining").touch()
+while not (folder / "go").exists():
+    time.sleep(0.02)
+address = urllib.parse.urlsplit(os.environ["REDIS_URL"])
+with socket.create_connection((address.hostname, address.port), 5) as connection:
+    connection.sendall(b"PING\\r\\n")
+    (folder / "answer").write_bytes(connection.recv(100))
+"""
+
+
+def redis_of(service: HearlineProcess) -> list[str]:
+    return [line for line in service.left_behind() if "redis-server" in line]
+
+
+@pytest.mark.skipif(not LastOut.possible(), reason="needs process descriptors (Linux 5.3)")
+def test_when_it_is_killed_redis_ends_after_those_who_use_it(tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW_TO_DRAIN)
+    procfile(tmp_path, web="web", worker=f"python {script} {tmp_path}")
+    with up(tmp_path, HEARLINE_DRAIN_S="60") as service:
+        service.wait_for("Hearline is ready")
+        eventually((tmp_path / "up").exists, 20, "the worker runs")
+        service.signal(signal.SIGKILL)
+        service.end()
+        eventually((tmp_path / "draining").exists, 20, "the worker drains")
+        assert redis_of(service), "the worker still needs it"
+        (tmp_path / "go").touch()
+        eventually(lambda: not service.left_behind(), 20, "everything has ended")
+    assert (tmp_path / "answer").read_bytes() == b"+PONG\r\n"
+
+
+@pytest.mark.skipif(not LastOut.possible(), reason="needs process descriptors (Linux 5.3)")
+def test_when_it_is_killed_redis_does_not_wait_for_the_deaf_for_ever(tmp_path: Path) -> None:
+    procfile(tmp_path, web="web", worker="stubborn")
+    with up(tmp_path) as service:
+        service.wait_for("Hearline is ready")
+        service.wait_for("worker.1 is up")
+        service.signal(signal.SIGKILL)
+        service.end()
+        eventually(lambda: not redis_of(service), 30, "Redis has ended")
+        assert [line for line in service.left_behind() if "stubborn" in line]
