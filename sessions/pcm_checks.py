@@ -91,16 +91,24 @@ def judge(block: bytes) -> str | None:
 def _is_float(block: bytes, kind: str) -> bool:
     """Nearly all words are floats of audible size, of both signs, in several octaves, and their lower halves are not.
 
-    As PCM16, a float's upper half lies within two narrow bands (13,696 to 18,304 and its mirror): sound does not
-    stay in them for every second sample while it is elsewhere in between.
+    As PCM16, a float's upper half lies within two narrow bands (13,696 to 18,304 and its mirror), and the 16 bits
+    of mantissa below it anywhere: no sound keeps every second sample in those bands and roams in between.
     """
     width = int(kind[-1])
+    below = np.frombuffer(block, f"{kind[0]}i2").astype(np.float64)[
+        1 if kind[0] == ">" else width // 2 - 2 :: width // 2
+    ]
+    below = below[below != 0]  # quiet floats that were integers once have none there
+    if len(below) > 0 and np.mean(below**2) < 3_000**2:
+        return False
     with np.errstate(all="ignore"):
         values = np.frombuffer(block, kind).astype(np.float64)
         shifted = np.frombuffer(block[width // 2 : width // 2 - width], kind).astype(np.float64)
         if not _plausible_floats(values) or _share_plausible(shifted) > 0.5:
             return False
         sounding = values[values != 0]
+        if len(np.unique(sounding)) < 64 or np.mean(np.diff(np.sign(sounding)) != 0) > 0.9:
+            return False  # tones whose period is a few samples
         octaves = np.unique(np.floor(np.log2(np.abs(sounding))), return_counts=True)[1]
     return int(np.sum(octaves >= 0.02 * len(sounding))) >= 3
 
@@ -127,10 +135,15 @@ def _is_swapped(little: Samples, big: Samples) -> bool:
     """Read as it should be the block is noise at high level, read with swapped bytes it is smooth.
 
     Real speech has at most 0.13 times the roughness of its swapped bytes, so the factor 4 has a wide margin.
+    The high bytes must be anything, as low bytes of sound are: a loud tone near 8 kHz with a faint sound on it
+    has two.
     """
+    if len(np.unique(np.floor(little / 256))) < 64:
+        return False
     rough_little, rough_big = (float(np.mean(np.abs(np.diff(x)))) for x in (little, big))
     return (
-        rough_little > 4_000
+        0.02 < float(np.mean(big < 0)) < 0.98  # with 8-bit steps the low bytes are all 0
+        and rough_little > 4_000
         and rough_little > 4 * rough_big
         and _neighbours_correlate(little) < 0.4
         and _neighbours_correlate(big) > 0.4
@@ -147,6 +160,8 @@ def _interleaving(samples: Samples) -> str | None:
     louder = even if power_even >= power_odd else odd
     if max(power_even, power_odd) < 100 or _neighbours_correlate(louder) < 0.5:
         return None
+    if float(np.mean(louder)) ** 2 > 0.5 * max(power_even, power_odd):
+        return None  # mostly a constant: with a tone at 8 kHz it may be none in every second sample
     if min(power_even, power_odd) < 1e-3 * max(power_even, power_odd):
         return _HALF_EMPTY
     if float(np.mean(odd[:-1] != even[1:])) < 0.3:
