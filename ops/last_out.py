@@ -1,7 +1,8 @@
 """Ends a server after those who use it, should the supervisor itself be killed (Linux).
 
 A pipe tells when everybody is gone: each user of the server inherits its writing end, so the reading end is at its
-end when the last of them has ended. A small process waits for that and then sends the server SIGTERM. Run by path as
+end when the last of them has ended. A small process waits for that and then sends the server SIGTERM. Users
+that are still there when their time is over are killed, as the supervisor would have done. Run by path as
 ``last_out.py SUPERVISOR_PID SERVER_PID PATIENCE_S`` with ``python -I -S``, so it stands on the standard library alone.
 """
 
@@ -12,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 PIPE = 0
 """The reading end is the standard input."""
@@ -21,7 +23,7 @@ class LastOut:
     """The pipe and the watching process. Close it when the server was stopped in good order."""
 
     def __init__(self, patience_s: float) -> None:
-        """``patience_s``: how long users may take to end after the supervisor; then the server ends anyway."""
+        """``patience_s``: how long users may take to end after the supervisor; then they are killed."""
         self._patience_s = patience_s
         self._read, self._write = os.pipe()
         self._watchers: list[subprocess.Popen[bytes]] = []
@@ -68,6 +70,29 @@ class LastOut:
             self._read = self._write = -1
 
 
+def kill_holders() -> None:
+    """SIGKILL for every other process that holds an end of the pipe."""
+    pipe = os.readlink(f"/proc/self/fd/{PIPE}")
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        if pid == os.getpid():
+            continue
+        # A process may end at any moment, and another user's cannot be looked into.
+        with suppress(OSError):
+            handle = os.pidfd_open(pid)
+            try:
+                if any(_target(f"/proc/{pid}/fd/{number}") == pipe for number in os.listdir(f"/proc/{pid}/fd")):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+            finally:
+                os.close(handle)
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""  # closed meanwhile
+
+
 def main() -> None:
     supervisor, server, patience_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -87,6 +112,8 @@ def main() -> None:
             break
         if os.getppid() != supervisor:
             patience_s -= 1
+    else:
+        kill_holders()
     signal.pidfd_send_signal(handle, signal.SIGTERM)
 
 

@@ -170,12 +170,12 @@ def test_when_it_is_killed_redis_ends_after_those_who_use_it(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not LastOut.possible(), reason="needs process descriptors (Linux 5.3)")
-def test_when_it_is_killed_redis_does_not_wait_for_the_deaf_for_ever(tmp_path: Path) -> None:
+def test_when_it_is_killed_the_deaf_are_killed_at_their_deadline(tmp_path: Path) -> None:
     procfile(tmp_path, web="web", worker="stubborn")
     with up(tmp_path) as service:
         service.wait_for("Hearline is ready")
         service.wait_for("worker.1 is up")
         service.signal(signal.SIGKILL)
         service.end()
-        eventually(lambda: not redis_of(service), 30, "Redis has ended")
         assert [line for line in service.left_behind() if "stubborn" in line]
+        eventually(lambda: not service.left_behind(), 30, "everything has ended")
