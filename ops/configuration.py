@@ -19,8 +19,9 @@ INTRODUCTION = """\
 
 Everything is set by environment variables; the commands' own options (`hearline up --port`, ...) go before them.
 A program reads all its settings when it starts and refuses to start when one is wrong, naming every wrong value, its
-limit and the fix. An empty value counts as unset. `hearline up` passes its environment on to every process it
-starts, and adds `REDIS_URL`, `HEARLINE_HOST`, `HEARLINE_PORT` and `PROMETHEUS_MULTIPROC_DIR`.
+limit and the fix. An empty value counts as unset. `hearline up` reads the settings of all it will start first, warns
+of `HEARLINE_*` names that no program knows, passes its environment on to every process it starts, and adds
+`REDIS_URL`, `HEARLINE_HOST`, `HEARLINE_PORT` and `PROMETHEUS_MULTIPROC_DIR`.
 
 <!-- Rendered from the settings classes by `python -m ops.configuration`; do not edit the tables by hand. -->
 """
@@ -54,6 +55,7 @@ CLIENT = """\
 |---|---|---|---|
 | `HEARLINE_URL` | unset | ws, wss, http, https | The service. Unset: a running `hearline up`, else port 8000 here. |
 | `HEARLINE_STATE_DIR` | as above | text | Where the running `hearline up` is looked up. |
+| `HEARLINE_SPEECH` | the project's own samples | folder | Recordings for `hearline load` without --speech. |
 
 ## Tests
 
