@@ -152,7 +152,10 @@ class Pulse:
             self._snapshot = Snapshot(taken_s, workers, policy, ahead_ms)
             alive = self._snapshot.workers_ready > 0
             if alive != self._alive:
-                log.info("workers_alive" if alive else "workers_gone", workers=len(workers))
+                if alive or self._alive:
+                    log.info("workers_alive" if alive else "workers_gone", workers=len(workers))
+                else:
+                    log.debug("no_workers_yet", workers=len(workers))
                 self._alive = alive
                 self._on_workers(alive)
             self._sources.catch_up()
