@@ -97,7 +97,8 @@ class Admission:
     @contextmanager
     def admit(self) -> Iterator[Ticket | Response]:
         """The gate of the stream's route: a ticket, or the response that says why not."""
-        refusal = handshake_problem(request.method, request.headers) or self._take_thread()
+        protocol = request.environ.get("SERVER_PROTOCOL", "")
+        refusal = handshake_problem(request.method, request.headers, protocol) or self._take_thread()
         if refusal is not None:
             yield self._refuse(refusal)
             return
@@ -162,10 +163,14 @@ class Admission:
         return refusal.response()
 
 
-def handshake_problem(method: str, headers: Headers) -> Refusal | None:
+def handshake_problem(method: str, headers: Headers, protocol: str = "HTTP/1.1") -> Refusal | None:
     """What is wrong with an upgrade request (RFC 6455, 4.2.1); None when nothing is."""
     if method != "GET":
         return Refusal(405, "bad_handshake", "bad_handshake", f"{method} cannot be upgraded; use GET", {"Allow": "GET"})
+    if protocol == "HTTP/1.0":
+        return bad_handshake("HTTP/1.0 has no upgrade; use HTTP/1.1 (nginx: proxy_http_version 1.1)")
+    if headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers:
+        return bad_handshake("an upgrade request has no body; leave out Content-Length and Transfer-Encoding")
     version = headers.get("Sec-WebSocket-Version")
     if version != "13":
         return Refusal(
@@ -181,8 +186,13 @@ def handshake_problem(method: str, headers: Headers) -> Refusal | None:
     except (binascii.Error, ValueError):
         valid = False
     if not valid:
-        return Refusal(400, "bad_handshake", "bad_handshake", "Sec-WebSocket-Key is not 16 bytes in base64")
+        return bad_handshake("Sec-WebSocket-Key is not 16 bytes in base64")
     return None
+
+
+def bad_handshake(message: str) -> Refusal:
+    """The answer to an upgrade request that is malformed."""
+    return Refusal(400, "bad_handshake", "bad_handshake", message)
 
 
 def upgrade_required() -> Refusal:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flask import Flask, Response
+from flask import Flask, Response, request
 from prometheus_client import CollectorRegistry
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from api.admission import upgrade_required
+from api.admission import handshake_problem, upgrade_required
 from api.collectors import QueueReader
 from api.health import blueprint
 from api.server import EXTENSION
@@ -46,6 +46,11 @@ def create_app(service: StreamService, reader: QueueReader, registry: Callable[[
 
     @app.errorhandler(HTTPException)
     def problem(error: HTTPException) -> Response:
+        if isinstance(error, MethodNotAllowed) and request.path == STREAM_PATH:
+            # Only an upgrade gets here (plain requests of every method have their route), and not with GET.
+            refusal = handshake_problem(request.method, request.headers) or upgrade_required()
+            service.metrics.rejected.labels(refusal.reason).inc()
+            return refusal.response()
         body = Error(
             code=(error.name or "error").lower().replace(" ", "_"), message=error.description or "", fatal=True
         )

@@ -33,6 +33,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from api.heads import Heads
 from api.settings import ApiSettings
+from api.socket_types import EARLY_BYTES
 from queueing.clock import SystemClock
 
 IDLE_CONNECTIONS = 256
@@ -76,6 +77,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
         self._clock = SystemClock()
         self._settings: ApiSettings = self.app.settings
         self._deadlines: dict[socket.socket, float] = {}
+        self._parsers: dict[socket.socket, Any] = {}
+        """Of the connections that threads serve."""
         self._lingering: dict[TConn, int] = {}
         """Closing connections, and how many bytes each may still send."""
         self._stop_at_s: float | None = None
@@ -120,10 +123,12 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: TConn) -> Any:
         connection = conn.sock
         self._deadlines[connection] = self._clock.monotonic() + self._settings.http_timeout_s
+        self._parsers[connection] = conn.parser
         try:
             return super().handle(conn)
         finally:
             self._deadlines.pop(connection, None)
+            del self._parsers[connection]
 
     def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
         """A thread is done with a connection (called in the main loop): keep it, or let it linger and close it."""
@@ -170,7 +175,9 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
         application: Any = self.app.wsgi()
 
         def with_deadline(environ: dict[str, Any], start_response: Any) -> Any:
-            environ[LIFT_DEADLINE] = partial(self._deadlines.pop, environ["gunicorn.socket"], None)
+            connection = environ["gunicorn.socket"]
+            environ[LIFT_DEADLINE] = partial(self._deadlines.pop, connection, None)
+            environ[EARLY_BYTES] = self._parsers[connection].unreader.take_buffered
             if environ.get("CONTENT_LENGTH", "0") != "0" or "HTTP_TRANSFER_ENCODING" in environ:
                 # To use the connection again, gunicorn would wait for the body in this thread.
                 start_response.__self__.force_close()

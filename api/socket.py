@@ -7,7 +7,9 @@ What those two leave open, and how it is closed here:
   stops reading, which is TCP backpressure.
 - Their ``send`` may write a part of a frame, and writes from two threads. Here one thread does all writing, a
   frame is written whole within a deadline or the connection is over.
-- A message may be of any size, in any number of fragments; pings may come at any rate. Here each has a limit.
+- A message may be of any size, in any number of fragments; pings may come at any rate. Here each has a limit, and
+  what is too long is refused when its length is announced.
+- Frames of any kind may come at any rate, also those that mean nothing. Here they are read at a limited rate.
 - Compression is accepted unasked. Here it is never negotiated: audio does not shrink, but a few bytes may
   inflate to gigabytes.
 - The socket is closed under gunicorn, whose count of open connections then drops twice. Here it is only shut
@@ -27,10 +29,11 @@ from typing import Any, NoReturn
 import simple_websocket
 from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
-from wsproto.frame_protocol import CloseReason
+from wsproto.frame_protocol import CloseReason, Opcode
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from api.socket_types import BadHandshake, EndCause, SocketEnded, SocketLimits, TooBig, Violation
+from api.rates import TokenBucket
+from api.socket_types import EARLY_BYTES, BadHandshake, EndCause, SocketEnded, SocketLimits, TooBig, Violation
 from queueing.clock import Clock
 
 RECEIVE_BYTES = 65_536
@@ -39,6 +42,13 @@ SEND_BUFFER_BYTES = 65_536
 messages and not after megabytes of stale partials."""
 CLOSE_TIMEOUT_S = 2.0
 MAX_FRAGMENTS = 1_024
+FRAME_BURST = 2_000
+FRAMES_PER_S = 500.0
+"""Frames of any kind that are taken at once, and then a second. Beyond that the connection is read more slowly:
+100 ms of audio a frame is ten a second, so this is 50 times real time after 200 s at once."""
+SMALLEST_FRAME_BYTES = 6
+SLOW_READ_BYTES = 4_096
+"""Read at once when frames come too fast, so that the pause after one read stays below two seconds."""
 PING_BURST = 100
 PINGS_PER_S = 20.0
 
@@ -68,19 +78,26 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._size = 0
         self._fragments = 0
         self._last_ping: Ping | None = None
-        self._ping_tokens = float(PING_BURST)
-        self._heard_s = self._quiet_s = self._pinged_s = clock.monotonic()
+        self._pings = TokenBucket(clock, PING_BURST, PINGS_PER_S)
+        self._frames = TokenBucket(clock, FRAME_BURST, FRAMES_PER_S)
+        self._heard_s = self._quiet_s = clock.monotonic()
+        self._input_over = False
         self._shut = False
         try:
             super().__init__(environ, receive_bytes=RECEIVE_BYTES, thread_class=_NoThread)
         except (RemoteProtocolError, LocalProtocolError, simple_websocket.ConnectionError, ValueError) as error:
             raise BadHandshake(str(error) or "not a WebSocket upgrade") from error
+        self._early: bytes = environ.get(EARLY_BYTES, bytes)()
         self._poll = select.poll()
         self._poll.register(self.sock, select.POLLIN)
         self._poll.register(wake_fd, select.POLLIN)
+        self._pause = select.poll()
+        self._pause.register(wake_fd, select.POLLIN)
 
-    def receive(self, timeout: float) -> list[str | bytes]:
+    def receive(self, timeout: float, *, answer_awaited: bool = False) -> list[str | bytes]:
         """The messages that arrive with the next read, within ``timeout`` seconds; empty when woken or idle.
+
+        A client that sends no more (TCP half-close) is gone, except while ``answer_awaited``: it may still read.
 
         Raises `SocketEnded` when the connection is over and `Violation` when the client broke a rule; what
         came before either is returned first.
@@ -89,6 +106,17 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             raise self._violation
         if self._peer_close is not None:
             raise SocketEnded(EndCause.CLIENT_CLOSED, self._peer_close)
+        if self._input_over and not answer_awaited:
+            self._end(EndCause.LOST)
+        pause_s = self._frames.wait_s()
+        if pause_s > 0:  # not reading is TCP backpressure; the client's silence is of our making
+            self._heard_s = self._quiet_s = self._clock.monotonic()
+            self._pause.poll(math.ceil(max(0.0, min(timeout, pause_s)) * 1000))
+            return []
+        few = min(RECEIVE_BYTES, max(SLOW_READ_BYTES, int(self._frames.tokens()) * SMALLEST_FRAME_BYTES))
+        if self._early:
+            data, self._early = self._early[:few], self._early[few:]
+            return self._take_bytes(data)
         due_s = self._quiet_s + self._limits.ping_interval_s - self._clock.monotonic()
         ready = self._poll.poll(math.ceil(max(0.0, min(timeout, due_s)) * 1000))
         if not any(fd == self.sock.fileno() for fd, _ in ready):
@@ -96,16 +124,19 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
                 self._ping_when_quiet()
             return []
         try:
-            data = self.sock.recv(RECEIVE_BYTES)
+            data = self.sock.recv(few)
         except BlockingIOError:
             return []
         except OSError:
-            data = b""
-        if not data:
             self._end(EndCause.LOST)
-        self._heard_s = self._quiet_s = self._clock.monotonic()
-        self.ws.receive_data(data)
-        return self._take_messages()
+        if data:
+            return self._take_bytes(data)
+        if self._input_over or not answer_awaited:
+            self._end(EndCause.LOST)
+        self._input_over = True
+        self._poll.modify(self.sock, 0)  # a reset is reported nevertheless, and a ping tells who has closed both ways
+        self._write(self.ws.send(Ping()), self._limits.send_timeout_s)
+        return []
 
     def send(self, data: str) -> None:
         """Send one text message whole, within the send timeout. Raises `SocketEnded` when that fails."""
@@ -151,11 +182,17 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
                 return True
         return False
 
+    def _take_bytes(self, data: bytes) -> list[str | bytes]:
+        self._heard_s = self._quiet_s = self._clock.monotonic()
+        self.ws.receive_data(data)
+        return self._take_messages()
+
     def _take_messages(self) -> list[str | bytes]:
         messages: list[str | bytes] = []
         try:
             for event in self.ws.events():
                 self._take_event(event, messages)
+            self._check_announced()
         except Violation as violation:
             self._violation = violation
         if self._last_ping is not None:
@@ -165,7 +202,25 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
                 self._write(self.ws.send(pong), self._limits.send_timeout_s)
         return messages
 
+    def _check_announced(self) -> None:
+        """The frame that has begun to arrive must fit: its bytes are not waited for."""
+        # wsproto has no event for a frame's head, so this looks at what its decoder knows of the frame in progress.
+        decoder = self.ws.connection._proto._frame_decoder if self.ws.connection else None
+        if decoder is None or decoder.header is None or decoder.header.opcode.iscontrol():
+            return
+        to_come = decoder.header.payload_len - decoder.payload_consumed
+        text = isinstance(self._parts[0], str) if self._parts else decoder.header.opcode is Opcode.TEXT
+        self._check_size(to_come, text=text)
+
+    def _check_size(self, more: int, *, text: bool) -> None:
+        limit = self._limits.max_text_bytes if text else self._limits.max_binary_bytes
+        # A character is at least one byte; decoded text is checked in bytes once it is whole.
+        if self._size + more > limit:
+            raise TooBig("text" if text else "binary", limit)
+
     def _take_event(self, event: Event, messages: list[str | bytes]) -> None:
+        if not isinstance(event, TextMessage | BytesMessage) or event.frame_finished:
+            self._frames.spend()
         if isinstance(event, TextMessage | BytesMessage):
             self._take_part(event, messages)
         elif isinstance(event, Ping):
@@ -179,11 +234,9 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         data = event.data
         text = isinstance(event, TextMessage)
         limit = self._limits.max_text_bytes if text else self._limits.max_binary_bytes
-        # A character is at least one byte; decoded text is checked in bytes once it is whole.
         self._size += len(data)
         self._fragments += event.frame_finished
-        if self._size > limit:
-            raise TooBig("text" if text else "binary", limit)
+        self._check_size(0, text=text)
         if self._fragments > MAX_FRAGMENTS:
             raise Violation(CloseReason.POLICY_VIOLATION, f"a message in more than {MAX_FRAGMENTS} fragments")
         self._parts.append(data)
@@ -196,10 +249,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         messages.append(whole)
 
     def _take_ping(self, ping: Ping) -> None:
-        now_s = self._clock.monotonic()
-        self._ping_tokens = min(PING_BURST, self._ping_tokens + (now_s - self._pinged_s) * PINGS_PER_S) - 1
-        self._pinged_s = now_s
-        if self._ping_tokens < 0:
+        if not self._pings.spend():
             raise Violation(CloseReason.POLICY_VIOLATION, f"more than {PINGS_PER_S:.0f} pings a second")
         self._last_ping = ping
 
@@ -208,7 +258,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         interval_s = self._limits.ping_interval_s
         if now_s - self._quiet_s < interval_s:
             return
-        if now_s - self._heard_s >= 2 * interval_s:
+        if now_s - self._heard_s >= 2 * interval_s and not self._input_over:
             self._end(EndCause.DEAD_PEER)
         self._quiet_s = now_s
         self._write(self.ws.send(Ping()), self._limits.send_timeout_s)

@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from wsproto.frame_protocol import CloseReason
 
+EARLY_BYTES = "hearline.early_bytes"
+"""Key in the WSGI environment: a callable that gives, once, what the client sent behind its upgrade request."""
+
 
 class EndCause(StrEnum):
     """Why no message can be exchanged any more."""

@@ -63,7 +63,8 @@ class Stream:
             outcome = "protocol_error"
             if isinstance(violation, TooBig):
                 outcome = ErrorCode.FRAME_TOO_BIG.value
-                self._guarded(lambda: [Send(Error(code=outcome, message=close[1], fatal=True))])
+                close, told = (violation.code, outcome), Error(code=outcome, message=violation.reason, fatal=True)
+                self._guarded(lambda: [Send(told)])
         except Exception as fault:  # the boundary of a stream: its fault ends it, with a reason, and nobody else
             log.exception("stream_failed", session=self._id)
             name = type(fault).__name__
@@ -99,7 +100,7 @@ class Stream:
 
     def _receive(self, wait_s: float) -> list[str | bytes]:
         try:
-            return self._socket.receive(wait_s)
+            return self._socket.receive(wait_s, answer_awaited=self._session.waiting_for_finals)
         except Violation as violation:
             if isinstance(violation, TooBig) and violation.kind == "binary":
                 self._runner.run(self._session.on_too_big(self._now()))

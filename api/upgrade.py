@@ -12,6 +12,7 @@ import structlog
 from flask import Flask, Response, request
 from wsproto.frame_protocol import CloseReason
 
+from api.admission import bad_handshake
 from api.server import LIFT_DEADLINE
 from api.socket import StreamSocket
 from api.socket_types import BadHandshake, SocketEnded
@@ -55,7 +56,7 @@ class StreamSock(flask_sock.Sock):  # type: ignore[misc]
                     try:
                         socket = self._open_socket(request.environ, ticket)
                     except BadHandshake as error:
-                        return Response(f"not a WebSocket upgrade: {error}\n", status=400, mimetype="text/plain")
+                        return bad_handshake(f"not a WebSocket upgrade: {error}").response()
                     serve(handler, socket, ticket)
                     return _Handled()
 

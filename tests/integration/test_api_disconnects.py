@@ -18,7 +18,7 @@ from ops.redis_server import RedisServer
 from queueing.lane import Kind
 from sessions.wire import Done, End, Flush, Partial, Start, encode
 from tests.support.eventually import eventually
-from tests.support.frames import BINARY, CONTINUATION, PING, TEXT, RawClient, frame, upgrade_request
+from tests.support.frames import BINARY, CLOSE, CONTINUATION, PING, TEXT, RawClient, frame, upgrade_request
 from tests.support.live_api import LiveApi, leftovers, receive_all
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import speech
@@ -234,6 +234,32 @@ def test_half_a_handshake_from_many_clients_keeps_nobody_out(api: LiveApi, start
             with suppress(ConnectionResetError):
                 while client.sock.recv(4_096):
                     pass
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("half_close", [False, True])
+def test_a_whole_stream_in_one_write_is_served(api: LiveApi, half_close: bool) -> None:
+    """Frames right behind the handshake count; and a client that has said ``end`` need not send any more."""
+    stream = frame(TEXT, encode(Start(partials=False)).encode()) + frame(BINARY, SOUND)
+    with raw(api, upgraded=False) as client:
+        client.send(upgrade_request() + stream + frame(TEXT, encode(End()).encode()))
+        if half_close:
+            client.sock.shutdown(socket.SHUT_WR)
+        client.read_head()
+        messages: list[str] = []
+        while not messages or '"done"' not in messages[-1]:
+            messages.append(read_message(client))
+        assert '"audio_s":1.0' in messages[-1]
+        assert sum('"final"' in message for message in messages) == 1
+        assert client.read_close() == 1000
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_text_too_long_is_refused_by_its_announced_length(api: LiveApi) -> None:
+    with raw(api) as client:
+        client.send(frame(TEXT, b"{", length=65_537))
+        assert "frame_too_big" in read_message(client)
+        assert client.read_frame() == (CLOSE, struct.pack("!H", 1009) + b"frame_too_big")
 
 
 @pytest.mark.usefixtures("worker")

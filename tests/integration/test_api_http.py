@@ -18,7 +18,7 @@ from websockets.exceptions import InvalidStatus
 from ops.redis_server import RedisServer
 from sessions.wire import Done, End, encode
 from tests.support.eventually import eventually
-from tests.support.frames import KEY
+from tests.support.frames import KEY, RawClient, upgrade_request
 from tests.support.live_api import LiveApi, receive_all
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import speech
@@ -98,13 +98,36 @@ def test_plain_http_on_the_stream_address_is_told_to_upgrade(api: LiveApi, metho
 
 
 @pytest.mark.parametrize(
+    ("first", "extra", "status"),
+    [
+        ("GET /v1/stream HTTP/1.0", "", 400),
+        ("GET /v1/stream HTTP/1.1", "Content-Length: 3\r\n", 400),
+        ("GET /v1/stream HTTP/1.1", "Transfer-Encoding: chunked\r\n", 400),
+        ("POST /v1/stream HTTP/1.1", "", 405),
+        ("HEAD /v1/stream HTTP/1.1", "", 405),
+    ],
+)
+def test_a_broken_upgrade_is_answered_in_json(api: LiveApi, first: str, extra: str, status: int) -> None:
+    request = upgrade_request(extra=extra).replace(b"GET /v1/stream HTTP/1.1", first.encode())
+    with socket.create_connection(("127.0.0.1", api.port)) as sock:
+        client = RawClient(sock)
+        client.send(request)
+        head = client.read_head()
+        assert head.split()[1] == str(status)
+        assert "application/json" in head
+        if "HEAD" not in first:
+            assert json.loads(client.read_line())["code"] == "bad_handshake"
+
+
+@pytest.mark.parametrize(
     ("changed", "status"),
     [({"Sec-WebSocket-Version": "7"}, 426), ({"Sec-WebSocket-Key": "x"}, 400), ({"Host": "\xff"}, 400)],
 )
 def test_a_broken_upgrade_is_a_client_error_and_takes_no_slot(
     api: LiveApi, redis_client: redis.Redis, changed: dict[str, str], status: int
 ) -> None:
-    assert api.get("/v1/stream", {**UPGRADE, **changed})[0] == status
+    answer, body = api.get("/v1/stream", {**UPGRADE, **changed})
+    assert (answer, json.loads(body)["code"]) == (status, "bad_handshake")
     assert redis_client.zcard("hl:{q:main}:streams") == 0
 
 

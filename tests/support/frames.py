@@ -55,6 +55,13 @@ class RawClient:
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         return head.decode("latin-1")
 
+    def read_line(self) -> bytes:
+        """Up to the next line feed, with it."""
+        while b"\n" not in self._buffer:
+            self._more()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line + b"\n"
+
     def read_frame(self) -> tuple[int, bytes]:
         """Opcode and payload of the next frame. Raises ConnectionError at the end of the stream."""
         first, second = self._exactly(2)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Collection
 
 import pytest
+import structlog.testing
 from prometheus_client import CollectorRegistry, generate_latest
 from werkzeug.datastructures import Headers
 
@@ -85,6 +86,9 @@ def test_no_mail_is_lost_between_many_writers_and_one_reader() -> None:
         ("GET", {"Sec-WebSocket-Key": KEY}, 426),
         ("GET", {"Sec-WebSocket-Version": "13"}, 400),
         ("GET", {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "short"}, 400),
+        ("GET", {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": KEY, "Content-Length": "5"}, 400),
+        ("GET", {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": KEY, "Content-Length": "0"}, None),
+        ("GET", {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": KEY, "Transfer-Encoding": "chunked"}, 400),
         ("GET", {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": KEY + "?"}, 400),
     ],
 )
@@ -146,6 +150,16 @@ def test_streams_are_told_once_when_the_last_worker_goes_and_the_first_comes() -
         world.workers = workers
         world.pulse.beat()
     assert world.told == [False, True, False]
+
+
+def test_workers_are_said_to_be_gone_only_when_there_were_some() -> None:
+    world = World()
+    with structlog.testing.capture_logs() as logs:
+        for workers in ([], [READY], []):
+            world.workers = workers
+            world.pulse.beat()
+    assert [line["event"] for line in logs] == ["no_workers_yet", "workers_alive", "workers_gone"]
+    assert logs[0]["log_level"] == "debug"
 
 
 def test_a_redis_that_is_away_is_not_taken_for_workers_that_are_gone() -> None:

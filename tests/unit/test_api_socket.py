@@ -12,8 +12,16 @@ from types import MappingProxyType
 
 import pytest
 
-from api.socket import MAX_FRAGMENTS, PING_BURST, StreamSocket
-from api.socket_types import BadHandshake, EndCause, SocketEnded, SocketLimits, Violation
+from api.socket import (
+    FRAME_BURST,
+    FRAMES_PER_S,
+    MAX_FRAGMENTS,
+    PING_BURST,
+    SLOW_READ_BYTES,
+    SMALLEST_FRAME_BYTES,
+    StreamSocket,
+)
+from api.socket_types import EARLY_BYTES, BadHandshake, EndCause, SocketEnded, SocketLimits, Violation
 from queueing.clock import Clock, ManualClock, SystemClock
 from tests.support.frames import (
     ACCEPT,
@@ -36,13 +44,18 @@ class Pair:
     """Both ends of an upgraded connection, and the descriptor that wakes the server's end."""
 
     def __init__(
-        self, clock: Clock, limits: SocketLimits = LIMITS, headers: Mapping[str, str] = MappingProxyType({})
+        self,
+        clock: Clock,
+        limits: SocketLimits = LIMITS,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        environ: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         server, client = socket.socketpair()
         self.raw_server = server
         self.client = RawClient(client)
         self.wake_fd, self._wake_write = os.pipe()
-        environ = {
+        request = {
+            **environ,
             "gunicorn.socket": server,
             "HTTP_HOST": "localhost",
             "HTTP_UPGRADE": "websocket",
@@ -52,7 +65,7 @@ class Pair:
             **headers,
         }
         try:
-            self.server = StreamSocket(environ, limits, clock, self.wake_fd)
+            self.server = StreamSocket(request, limits, clock, self.wake_fd)
         except BadHandshake:
             self.close()
             raise
@@ -133,6 +146,10 @@ def test_any_cut_of_the_byte_stream_gives_the_same_messages(pair: Pair, rng: ran
         (frame(TEXT, b"x" * 201), 1009),
         (frame(TEXT, "é".encode() * 101), 1009),
         (frame(BINARY, b"x" * 1_100, length=1 << 40), 1009),
+        (frame(BINARY, length=1_001), 1009),
+        (frame(TEXT, length=201), 1009),
+        (frame(BINARY, b"x" * 600, fin=False) + frame(CONTINUATION, length=401), 1009),
+        (frame(TEXT, b"x" * 100, fin=False) + frame(CONTINUATION, b"x", length=101), 1009),
         (frame(BINARY, b"", fin=False) + frame(CONTINUATION, b"", fin=False) * MAX_FRAGMENTS, 1008),
         (frame(PING) * (PING_BURST + 1), 1008),
         (frame(TEXT, b"\xff\xfe"), 1007),
@@ -248,6 +265,88 @@ def test_pings_at_a_human_rate_are_all_answered() -> None:
         assert pair.server.receive(5) == []
         assert pair.client.read_frame() == (PONG, struct.pack("!H", index))
     pair.close()
+
+
+def drain(pair: Pair) -> int:
+    """Receive until the socket pauses, or for long enough; how many messages came."""
+    return sum(len(pair.server.receive(0.001)) for _ in range(20))
+
+
+@pytest.mark.parametrize("flood", [frame(BINARY), frame(TEXT, b"{}"), frame(BINARY) + frame(PONG)])
+def test_a_flood_of_small_frames_is_read_slowly_and_not_lost(flood: bytes) -> None:
+    clock = ManualClock()
+    pair = Pair(clock)
+    count = 3_000
+    sending = threading.Thread(target=pair.client.send, args=(flood * count,))
+    sending.start()
+    per_message = 2 if len(flood) > len(frame(TEXT, b"{}")) else 1
+    most = SLOW_READ_BYTES // SMALLEST_FRAME_BYTES
+    received = drain(pair)
+    assert 0 < received * per_message <= FRAME_BURST + most
+    for _ in range(500):
+        if received == count:
+            break
+        clock.advance(1)
+        now = drain(pair)
+        received += now
+        assert now * per_message <= FRAMES_PER_S + most
+    sending.join()
+    assert received == count
+    pair.client.send(frame(TEXT, b"still open"))
+    clock.advance(10)
+    assert pair.server.receive(5) == ["still open"]
+    pair.close()
+
+
+def test_a_pause_ends_early_for_mail_and_does_not_make_a_dead_peer() -> None:
+    clock = ManualClock()
+    pair = Pair(clock)
+    pair.client.send(frame(BINARY) * (FRAME_BURST + 10))
+    while pair.server.receive(0):
+        pass
+    clock.advance(100 * LIMITS.ping_interval_s)
+    pair.wake()
+    assert pair.server.receive(60) in ([], [b""] * 10)
+    pair.close()
+
+
+def test_audio_in_usual_frames_is_never_paused(pair: Pair) -> None:
+    received = b""
+    # The clock stands still: all of it at once.
+    sending = threading.Thread(target=pair.client.send, args=(frame(BINARY, b"x" * 1_000) * 1_000,))
+    sending.start()
+    while len(received) < 1_000_000:
+        received += b"".join(part for part in pair.server.receive(5) if isinstance(part, bytes))
+    sending.join()
+    assert received == b"x" * 1_000_000
+
+
+def test_what_came_with_the_upgrade_request_comes_first() -> None:
+    early = frame(TEXT, b"one") + frame(TEXT, b"two")
+    pair = Pair(ManualClock(), environ={EARLY_BYTES: lambda: early[:-1]})
+    pair.client.send(early[-1:] + frame(TEXT, b"three"))
+    assert pair.server.receive(5) == ["one"]
+    assert pair.server.receive(5) == ["two", "three"]
+    pair.close()
+
+
+def test_a_client_that_only_stops_sending_still_gets_what_it_waits_for(pair: Pair) -> None:
+    pair.client.send(frame(TEXT, b"end"))
+    pair.client.sock.shutdown(socket.SHUT_WR)
+    assert pair.server.receive(5, answer_awaited=True) == ["end"]
+    for _ in range(3):
+        assert pair.server.receive(0, answer_awaited=True) == []
+    pair.server.send("the final")
+    assert pair.client.read_frame() == (PING, b"")
+    assert pair.client.read_frame() == (TEXT, b"the final")
+    with pytest.raises(SocketEnded):
+        pair.server.receive(0)
+
+
+def test_a_client_that_closes_while_it_waits_is_gone(pair: Pair) -> None:
+    pair.client.close()
+    with pytest.raises(SocketEnded):
+        list(iter(lambda: pair.server.receive(1, answer_awaited=True), None))
 
 
 def test_closing_says_why_and_then_nothing_more(pair: Pair) -> None:
