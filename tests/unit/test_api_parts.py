@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import threading
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 import structlog.testing
@@ -13,10 +14,12 @@ from werkzeug.datastructures import Headers
 
 from api.admission import handshake_problem, upgrade_required
 from api.collectors import LaneView, ProcessCollector, QueueCollector, QueueReader, QueueView
+from api.heads import HEAD_BYTES, HEAD_S
 from api.mailbox import Drain, Mail, Mailbox, Reconnected
 from api.pulse import REFRESH_EVERY, STALE_S, Pulse, PulseSources, WorkerView
 from api.service import session_limits
-from api.settings import ApiSettings
+from api.settings import MAX_TEXT_BYTES, ApiSettings
+from api.socket import FRAME_BURST, FRAMES_PER_S, MAX_FRAGMENTS, PING_BURST, PINGS_PER_S
 from queueing.clock import ManualClock
 from queueing.errors import QueueUnavailable, SettingsError
 from tests.support.frames import KEY
@@ -276,3 +279,18 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 def test_settings_reach_the_session() -> None:
     limits = session_limits(ApiSettings.from_env({"HEARLINE_IDLE_TIMEOUT_S": "7", "HEARLINE_EVENT_TIMING": "false"}))
     assert (limits.idle_timeout_s, limits.event_timing) == (7.0, False)
+
+
+def test_the_protocol_page_has_the_limits_of_the_connection() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    for limits in (
+        f"{FRAME_BURST:,} at once, then {FRAMES_PER_S:.0f} a second",
+        f"{PING_BURST} at once, then {PINGS_PER_S:.0f} a second",
+        f"| fragments of one message | {MAX_FRAGMENTS:,} |",
+        f"one of more than {MAX_TEXT_BYTES:,} bytes is `frame_too_big`",
+        f"a head of more than {HEAD_BYTES:,} bytes",
+        f"whole {HEAD_S:.0f} s after its first byte",
+        "one that says nothing for 10 s (`HEARLINE_HTTP_TIMEOUT_S`)",
+    ):
+        assert limits in page
+    assert ApiSettings.model_fields["http_timeout_s"].default == 10
