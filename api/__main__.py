@@ -15,9 +15,8 @@ import structlog
 
 from api.settings import ApiSettings
 from queueing.connect import check_redis, connect
-from queueing.errors import QueueUnavailable, SettingsError, UnknownPolicy, UnsafeRedis
+from queueing.errors import QueueUnavailable, SettingsError, UnsafeRedis
 from queueing.logs import configure_logs
-from queueing.policies import get_policy
 
 FILES_PER_STREAM = 3
 SPARE_FILES = 1_024
@@ -29,9 +28,6 @@ def main() -> None:
         settings = ApiSettings.from_env(os.environ)  # noqa: TID251
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
-        sys.exit(2)
-    if problem := _policy_problem(settings):
-        sys.stderr.write(f"{problem}\n")
         sys.exit(2)
     configure_logs(settings.log_level, settings.log_format, program="web")
     _check_redis(settings)
@@ -73,14 +69,6 @@ def _check_redis(settings: ApiSettings) -> None:
         sys.exit(1)
     finally:
         client.close()
-
-
-def _policy_problem(settings: ApiSettings) -> str:
-    try:
-        get_policy(settings.policy)
-    except UnknownPolicy as error:
-        return f"HEARLINE_POLICY: {error}"
-    return ""
 
 
 def _raise_file_limit(settings: ApiSettings) -> None:

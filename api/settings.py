@@ -69,7 +69,12 @@ class ApiSettings(QueueSettings):
     min_partial_audio_s: float = Field(
         0.5, ge=0.1, le=30, description="Audio a segment must have before its first partial."
     )
-    drain_s: float = Field(30.0, ge=0, le=600, description="Time that running streams get to finish after SIGTERM.")
+    drain_s: float = Field(
+        30.0,
+        ge=0,
+        le=600,
+        description="Time after SIGTERM in which streams get the final of their audio so far, then `shutting_down`.",
+    )
     event_timing: bool = Field(True, description="Whether finals carry queue and decode times.")
     metrics_dir: str = Field(
         "",

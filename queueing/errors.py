@@ -48,14 +48,14 @@ class BadJob(QueueError):
 
 @dataclass(frozen=True, slots=True)
 class SettingProblem:
-    """One wrong environment value: its name, what it held, what is allowed."""
+    """One wrong environment value: its name (empty where two together are wrong), what it held, what is allowed."""
 
     name: str
     value: str
     problem: str
 
     def __str__(self) -> str:
-        return f"{self.name}={self.value!r}: {self.problem}"
+        return f"{self.name}={self.value!r}: {self.problem}" if self.name else self.problem
 
 
 class SettingsError(Exception):

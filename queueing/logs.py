@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
+
+
+class _Sink:
+    """Standard error, which may be a pipe whose reader died: then there is nobody left to tell, and a program
+    that is ending must not stumble over its last words."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(BrokenPipeError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._stream.flush()
 
 
 def configure_logs(level: str, log_format: str, *, program: str) -> None:
@@ -14,6 +33,7 @@ def configure_logs(level: str, log_format: str, *, program: str) -> None:
     ``level`` is debug, info, warning or error; ``log_format`` is json or console. Called once, by a
     composition root.
     """
+    sink = cast(TextIO, _Sink(sys.stderr))
     number = getattr(logging, level.upper())
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
@@ -34,9 +54,7 @@ def configure_logs(level: str, log_format: str, *, program: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=sink),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(
-        level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s: %(message)s", force=True
-    )
+    logging.basicConfig(level=max(number, logging.WARNING), stream=sink, format="%(name)s: %(message)s", force=True)

@@ -58,7 +58,7 @@ class EnvSettings(BaseModel):
         except ValidationError as error:
             problems = [
                 SettingProblem(
-                    name=str(item["loc"][0]) if item["loc"] else "settings",
+                    name=str(item["loc"][0]) if item["loc"] else "",
                     value=str(given.get(str(item["loc"][0]), "")) if item["loc"] else "",
                     problem=_problem(item),
                 )

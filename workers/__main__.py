@@ -20,7 +20,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from queueing.clock import SystemClock
 from queueing.connect import connect
-from queueing.errors import SettingProblem, SettingsError, UnknownPolicy, UnsafeRedis
+from queueing.errors import SettingProblem, SettingsError, UnsafeRedis
 from queueing.logs import configure_logs
 from workers.lifecycle import EXIT_DONE, EXIT_FAILED, EXIT_SETTINGS, Stop
 from workers.load import load_transcriber
@@ -69,19 +69,15 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, lambda *_: stop.request())
     if settings.worker_metrics_port is not None:
         start_http_server(settings.worker_metrics_port, settings.worker_metrics_host)
-    try:
-        process = Process(
-            settings,
-            client,
-            stop,
-            clock=SystemClock(),
-            rng=random.Random(random.SystemRandom().getrandbits(64)),
-            registry=REGISTRY,
-            crash=os._exit,
-        )
-    except UnknownPolicy as error:
-        print(f"HEARLINE_POLICY: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_SETTINGS
+    process = Process(
+        settings,
+        client,
+        stop,
+        clock=SystemClock(),
+        rng=random.Random(random.SystemRandom().getrandbits(64)),
+        registry=REGISTRY,
+        crash=os._exit,
+    )
     try:
         status = process.run()
     except UnsafeRedis as error:
