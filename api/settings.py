@@ -37,7 +37,10 @@ class ApiSettings(QueueSettings):
         16, ge=4, le=256, description="Threads kept free of streams, for health, metrics and refusals."
     )
     http_timeout_s: float = Field(
-        10.0, ge=1, le=120, description="Longest time for one HTTP request, from its first byte to its answer."
+        10.0,
+        ge=1,
+        le=120,
+        description="Longest silence before a request, and longest time from its whole head to its answer.",
     )
     max_audio_s: float = Field(
         120.0, ge=1, le=MAX_AUDIO_S, description="Audio one stream may send; then it is ended, and told so."
