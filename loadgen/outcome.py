@@ -21,7 +21,7 @@ Exit status:
   5    no service to connect to
   130  interrupted"""
 
-WRONG_AUDIO = frozenset({ErrorCode.NOT_PCM16, ErrorCode.UNSUPPORTED_FORMAT})
+WRONG_INPUT = frozenset({ErrorCode.NOT_PCM16, ErrorCode.UNSUPPORTED_FORMAT, ErrorCode.UNSUPPORTED_LANGUAGE})
 LIMITS = frozenset({ErrorCode.OVERLOADED, ErrorCode.AUDIO_LIMIT, ErrorCode.FRAME_TOO_BIG})
 
 
@@ -52,7 +52,7 @@ def outcome_of(recorder: Recorder, error: BaseException | None, warnings: list[s
             return Outcome("refused", REFUSED, str(error), code, retry, warnings)
         case ServerFailed(code=code, retry_after_s=retry):
             name, status = "failed", FAILED
-            if code in WRONG_AUDIO:
+            if code in WRONG_INPUT:
                 name, status = "bad_input", BAD_INPUT
             elif code in LIMITS:
                 name, status = "refused", REFUSED

@@ -151,6 +151,7 @@ def test_nobody_there_is_status_5() -> None:
     [
         ("overloaded", 3, "refused"),
         ("not_pcm16", 2, "bad_input"),
+        ("unsupported_language", 2, "bad_input"),
         ("inference_timeout", 4, "failed"),
         ("new", 4, "failed"),
     ],
