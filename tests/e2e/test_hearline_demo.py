@@ -13,7 +13,7 @@ import jiwer
 import pytest
 from whisper_normalizer.english import EnglishTextNormalizer
 
-from ops.redis_server import free_port
+from queueing.local_redis import free_port
 from tests.support.eventually import eventually
 from tests.support.up_process import HearlineProcess, clean_environment
 

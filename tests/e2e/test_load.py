@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loadgen.sources import synthetic
-from ops.redis_server import free_port
+from queueing.local_redis import free_port
 from tests.support.up_process import HearlineProcess, clean_environment
 
 

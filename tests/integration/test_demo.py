@@ -13,15 +13,15 @@ import pytest
 
 from ops.demo_show import Demo, Stage, waits_for
 from ops.errors import Failed, Missing, WrongUse
-from ops.redis_server import free_port
 from ops.run_file import run_file
 from ops.screen import ProgressLine
 from queueing.clock import SystemClock
+from queueing.local_redis import free_port
 from tests.support.eventually import eventually
 from tests.support.up_process import HearlineProcess, clean_environment, procfile
 
 CAPTIONS = "import sys; print('good morning'); sys.exit(4)"
-LISTENING = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+LISTENING = "import pathlib, signal, sys; pathlib.Path(sys.argv[1]).touch(); signal.pause()"
 
 
 def once(condition: Callable[[], object], action: Callable[[], object]) -> threading.Thread:

@@ -14,9 +14,10 @@ from click.testing import CliRunner, Result
 from ops import doctor_checks
 from ops.cli import main
 from ops.doctor_checks import Level
-from ops.redis_server import NoRedis, free_port
+from ops.redis_server import NoRedis
 from ops.runtime import Runtime
 from queueing.clock import SystemClock
+from queueing.local_redis import free_port
 
 
 def doctor(*arguments: str, **environment: str) -> Result:

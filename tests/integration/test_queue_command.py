@@ -14,12 +14,12 @@ import redis
 from click.testing import CliRunner, Result
 
 from ops.cli import main
-from ops.redis_server import free_port
 from ops.runtime import Runtime
 from queueing.clock import SystemClock
 from queueing.job import NewJob
 from queueing.job_queue import JobQueue
 from queueing.lane import Kind, all_lanes
+from queueing.local_redis import free_port
 from queueing.policies import POLICIES
 from tests.support.up_process import HearlineProcess
 

@@ -13,6 +13,7 @@ from ops import redis_server as redis_server_module
 from ops.redis_server import NoRedis, RedisServer, find_server
 from queueing.connect import check_redis, connect
 from queueing.errors import UnsafeRedis
+from queueing.local_redis import free_port
 from tests.support.eventually import eventually
 
 
@@ -69,7 +70,7 @@ def test_a_free_port_that_was_taken_meanwhile_is_given_up_for_another(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = iter([redis_server.port, redis_server.port])
-    real = redis_server_module.free_port
+    real = free_port
     monkeypatch.setattr(redis_server_module, "free_port", lambda: next(ports, None) or real())
     with RedisServer() as server:
         assert server.port != redis_server.port

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import redis
 
-from ops.redis_server import free_port
+from queueing.local_redis import free_port
 from tests.support.eventually import eventually
 from tests.support.up_process import HearlineProcess, procfile
 

@@ -133,14 +133,14 @@ def test_a_reader_that_goes_away_stops_it(tmp_path: Path) -> None:
 
 
 SLOW_TO_DRAIN = """
-import os, pathlib, signal, socket, sys, threading, time, urllib.parse
+import os, pathlib, signal, socket, sys, threading, urllib.parse
 stop, folder = threading.Event(), pathlib.Path(sys.argv[1])
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
 (folder / "up").touch()
 stop.wait()
+os.mkfifo(folder / "go")
 (folder / "draining").touch()
-while not (folder / "go").exists():
-    time.sleep(0.02)
+(folder / "go").read_text()  # waits for a writer
 address = urllib.parse.urlsplit(os.environ["REDIS_URL"])
 with socket.create_connection((address.hostname, address.port), 5) as connection:
     connection.sendall(b"PING\\r\\n")
@@ -164,7 +164,7 @@ def test_when_it_is_killed_redis_ends_after_those_who_use_it(tmp_path: Path) -> 
         service.end()
         eventually((tmp_path / "draining").exists, 20, "the worker drains")
         assert redis_of(service), "the worker still needs it"
-        (tmp_path / "go").touch()
+        (tmp_path / "go").write_text("")
         eventually(lambda: not service.left_behind(), 20, "everything has ended")
     assert (tmp_path / "answer").read_bytes() == b"+PONG\r\n"
 

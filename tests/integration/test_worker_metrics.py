@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from ops.redis_server import free_port
 from queueing.job_queue import QueueLimits
+from queueing.local_redis import free_port
 from tests.support.eventually import eventually
 from tests.support.workers import Desk, desk_at, noise_pcm, worker_process
 

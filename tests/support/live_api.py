@@ -19,7 +19,7 @@ import psutil
 import redis
 from websockets.sync.client import ClientConnection, connect
 
-from ops.redis_server import free_port
+from queueing.local_redis import free_port
 from sessions.wire import ServerMessage, decode_server
 from tests.support.eventually import eventually
 from tests.support.up_process import clean_environment
