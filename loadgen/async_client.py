@@ -8,7 +8,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from loadgen.client import Sending
-from loadgen.connecting import MAX_MESSAGE_BYTES, Timeouts, connect_error, is_local, stream_failure
+from loadgen.connecting import Timeouts, connect_error, connection_options, stream_failure
 from loadgen.errors import NoAnswer, ProtocolBroken
 from loadgen.pacing import Pace
 from loadgen.recorder import Recorder
@@ -28,16 +28,7 @@ async def stream(
 ) -> None:
     """Send ``audio`` and fill ``recorder``; raises a `ClientError` for a stream that did not reach `done`."""
     try:
-        connection = await connect(
-            url,
-            compression=None,
-            proxy=None if is_local(url) else True,
-            open_timeout=timeouts.connect_s,
-            close_timeout=timeouts.close_s,
-            ping_interval=20,
-            ping_timeout=timeouts.send_s,
-            max_size=MAX_MESSAGE_BYTES,
-        )
+        connection = await connect(url, **connection_options(url, timeouts))
     except (WebSocketException, OSError) as error:
         raise connect_error(url, error) from error
     async with connection:

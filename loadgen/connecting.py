@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
@@ -79,24 +80,26 @@ def _running(environment: Mapping[str, str]) -> str | None:
         return None  # no such file, or not one that this version knows
 
 
+def connection_options(url: str, timeouts: Timeouts) -> dict[str, Any]:
+    """What both of `websockets`' clients, threaded and asyncio, are told of a connection."""
+    return {
+        "compression": None,
+        "proxy": None if is_local(url) else True,
+        "open_timeout": timeouts.connect_s,
+        "close_timeout": timeouts.close_s,
+        # A pong may wait behind audio that the server has not read yet, so it gets as long as a send.
+        "ping_interval": 20,
+        "ping_timeout": timeouts.send_s,
+        "max_size": MAX_MESSAGE_BYTES,
+    }
+
+
 @contextmanager
 def open_connection(url: str, timeouts: Timeouts) -> Iterator[ClientConnection]:
     """A connection for the length of a ``with``; raises `CannotConnect` or `Refused` where there is none."""
     with ExitStack() as stack:
         try:
-            connection = stack.enter_context(
-                connect(
-                    url,
-                    compression=None,
-                    proxy=None if is_local(url) else True,
-                    open_timeout=timeouts.connect_s,
-                    close_timeout=timeouts.close_s,
-                    # A pong may wait behind audio that the server has not read yet, so it gets as long as a send.
-                    ping_interval=20,
-                    ping_timeout=timeouts.send_s,
-                    max_size=MAX_MESSAGE_BYTES,
-                )
-            )
+            connection = stack.enter_context(connect(url, **connection_options(url, timeouts)))
         except (WebSocketException, OSError) as error:
             raise connect_error(url, error) from error
         yield connection
