@@ -1,6 +1,6 @@
 """The queue's typed facade: the one caller of the scripts.
 
-Every verb takes ``now_ms``: 0 (as in production) means Redis time, a test may pass its own milliseconds.
+A verb that looks at the time takes ``now_ms``: 0 (as in production) means Redis time, a test may pass its own.
 Any verb raises `QueueUnavailable` when Redis cannot be reached.
 """
 
@@ -189,19 +189,19 @@ class JobQueue:
         )
         return CompleteStatus(text(status).lower())
 
-    def release(self, leases: Sequence[LeasedJob], *, now_ms: int = 0) -> int:  # noqa: ARG002
+    def release(self, leases: Sequence[LeasedJob]) -> int:
         """Give jobs back unharmed (a draining worker): they keep their age and the attempt is not counted."""
         if not leases:
             return 0
         _, count = self._policies.run(verbs.Release(job_ttl_ms=self.limits.job_ttl_ms, held=_held(leases)))
         return int(count)
 
-    def cancel_partial(self, session: str, *, now_ms: int = 0) -> bool:  # noqa: ARG002
+    def cancel_partial(self, session: str) -> bool:
         """Remove the session's queued partial, or make the one being decoded obsolete."""
         (code,) = self._scripts.run(verbs.CancelPartial(session=session, tombstone_ms=self.limits.tombstone_ms))
         return text(code) != "NONE"
 
-    def cancel_session(self, session: str, *, now_ms: int = 0) -> int:  # noqa: ARG002
+    def cancel_session(self, session: str) -> int:
         """Remove every queued job of the session, make leased ones obsolete, delete its events; returns the count.
 
         Every session ends with this call, also one that ended well: it deletes what Redis remembers of it.
