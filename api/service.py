@@ -18,7 +18,8 @@ from api.socket_types import SocketLimits
 from api.stream import Stream
 from queueing.clock import Clock
 from sessions.events import FrontListener
-from sessions.session import Session, SessionLimits
+from sessions.limits import SessionLimits
+from sessions.session import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,17 +17,7 @@ from collections.abc import Sequence
 from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
 from queueing.lane import Kind
 from sessions.codes import ErrorCode
-from sessions.effects import (
-    AppendAudio,
-    CancelPartial,
-    CancelSession,
-    Close,
-    Effect,
-    Enqueue,
-    OpenBuffer,
-    ReadEvents,
-    Send,
-)
+from sessions.effects import Effect, Enqueue, ReadEvents
 from sessions.errors import WireError
 from sessions.keys import check_session_id
 from sessions.lifecycle import Ending, Lifecycle, Phase
@@ -35,11 +25,6 @@ from sessions.limits import SessionLimits
 from sessions.sniff import is_control_message
 from sessions.summary import StreamSummary
 from sessions.wire import End, Flush, Start, decode_client
-
-__all__ = [
-    "AppendAudio", "CancelPartial", "CancelSession", "Close", "Effect", "Enqueue", "OpenBuffer", "ReadEvents", "Send",
-    "Session", "SessionLimits", "StreamSummary",
-]  # fmt: skip
 
 
 class Session:

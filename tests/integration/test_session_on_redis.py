@@ -28,8 +28,9 @@ from sessions.effects import (
 )
 from sessions.errors import AudioLost
 from sessions.events import FrontListener
+from sessions.limits import SessionLimits
 from sessions.results import DecodeResult
-from sessions.session import Session, SessionLimits
+from sessions.session import Session
 from sessions.wire import Done, End, Error, Final, Flush, Partial, ServerMessage, Start, encode
 from tests.support.eventually import eventually
 from tests.support.queue_ears import key_names

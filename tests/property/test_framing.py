@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessions.framing import Framer
-from sessions.session import SessionLimits
+from sessions.limits import SessionLimits
 from sessions.sniff import Sniffer
 from sessions.wire import End, Flush, Start
 from tests.support.session_driver import Driver, speechlike

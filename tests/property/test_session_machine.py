@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from queueing.job import Delivery, EnqueueStatus, NewJob
 from queueing.lane import Kind
-from sessions.session import SessionLimits
+from sessions.limits import SessionLimits
 from sessions.wire import BYTES_PER_SECOND, Done, End, Final, Flush, Keepalive, Partial, Start
 from tests.support.session_driver import Driver, at, delivery, failure, speechlike
 

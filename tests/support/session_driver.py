@@ -18,8 +18,9 @@ from sessions.effects import (
     ReadEvents,
     Send,
 )
+from sessions.limits import SessionLimits
 from sessions.results import DecodeResult
-from sessions.session import Session, SessionLimits
+from sessions.session import Session
 from sessions.wire import (
     BYTES_PER_SECOND,
     ClientMessage,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from queueing.lane import Kind
-from sessions.session import CancelSession, Effect, ReadEvents, SessionLimits
+from sessions.effects import CancelSession, Effect, ReadEvents
+from sessions.limits import SessionLimits
 from sessions.wire import Done, End, Error, Flush, Keepalive, Start
 from tests.support.session_driver import Driver, delivery
 

@@ -8,8 +8,8 @@ import pytest
 
 from queueing.job import EnqueueStatus
 from queueing.lane import Kind
-from sessions.limits import MAX_WAITING_FINALS
-from sessions.session import CancelPartial, SessionLimits
+from sessions.effects import CancelPartial
+from sessions.limits import MAX_WAITING_FINALS, SessionLimits
 from sessions.wire import Done, End, Error, Flush, Keepalive, Ready, Start, Timing, Word
 from tests.support.session_driver import Driver, at, delivery, failure
 

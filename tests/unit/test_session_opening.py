@@ -7,8 +7,8 @@ import json
 import pytest
 
 from queueing.lane import Kind
-from sessions.limits import KEEP_BUFFER_S
-from sessions.session import AppendAudio, OpenBuffer, Send, SessionLimits
+from sessions.effects import AppendAudio, OpenBuffer, Send
+from sessions.limits import KEEP_BUFFER_S, SessionLimits
 from sessions.wire import MAX_BAD_MESSAGES, MAX_TEXT_BYTES, Done, End, Flush, Keepalive, Ready, Start
 from tests.support.session_driver import Driver, speechlike
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queueing.job import EnqueueStatus
 from queueing.lane import MAX_PARTIAL_AUDIO_S, Kind
-from sessions.session import SessionLimits
+from sessions.limits import SessionLimits
 from sessions.wire import End, Flush, Start
 from tests.support.session_driver import Driver, at, delivery, failure
 

@@ -10,9 +10,8 @@ from queueing.lane import MAX_AUDIO_S
 from sessions.codes import ErrorCode
 from sessions.errors import AudioLost, BadMessage, UnknownType, WrongAudio
 from sessions.keys import SessionKeys, check_session_id, final_job_id, partial_job_id
-from sessions.limits import in_bytes
+from sessions.limits import SessionLimits, in_bytes
 from sessions.results import DecodedWord, DecodeOptions, DecodeResult
-from sessions.session import SessionLimits
 from sessions.summary import StreamSummary
 
 
