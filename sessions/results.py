@@ -20,12 +20,16 @@ class DecodedWord:
 
 @dataclass(frozen=True, slots=True)
 class DecodeResult:
-    """The outcome of a decode; ``text`` is empty when nothing was said."""
+    """The outcome of a decode; ``text`` is empty when nothing was said.
+
+    ``language_probability``: in [0, 1] when the language was detected, 1 when it was given, None without speech.
+    """
 
     text: str
     model: str
     language: str | None = None
     words: tuple[DecodedWord, ...] = ()
+    language_probability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
@@ -34,6 +38,7 @@ class DecodeResult:
             "language": self.language,
             "model": self.model,
             "words": [asdict(word) for word in self.words],
+            "language_probability": self.language_probability,
         }
 
     @staticmethod
@@ -41,6 +46,7 @@ class DecodeResult:
         """Read `to_dict`'s output; raises ValueError when something is missing or of the wrong type."""
         try:
             text, model, language = data["text"], data["model"], data.get("language")
+            certainty = data.get("language_probability")
             if not (isinstance(text, str) and isinstance(model, str) and isinstance(language, str | None)):
                 raise TypeError("text, model and language are texts")
             text.encode()  # half a surrogate pair could not be sent on
@@ -53,9 +59,10 @@ class DecodeResult:
                 )
                 for word in data.get("words") or ()
             )
+            certainty = None if certainty is None else _number(certainty)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a decode result: {error!r}") from error
-        return DecodeResult(text=text, model=model, language=language, words=words)
+        return DecodeResult(text, model, language, words, language_probability=certainty)
 
 
 def _number(value: Any) -> float:
@@ -67,19 +74,25 @@ def _number(value: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """A session's wishes, carried in ``NewJob.options``."""
+    """A session's wishes, carried in ``NewJob.options``; see `sessions.wire.Start` for what they mean."""
 
     language: str | None = None
     words: bool = False
+    translate: bool = False
+    initial_prompt: str | None = None
+    hotwords: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-able values."""
-        return {"language": self.language, "words": self.words}
+        """As JSON-able values; what has its default is left out."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> DecodeOptions:
         """Read job options; what is missing has its default. Raises ValueError for a wrong type."""
-        language, words = data.get("language"), data.get("words", False)
-        if not (isinstance(language, str | None) and isinstance(words, bool)):
+        texts = [data.get(name) for name in ("language", "initial_prompt", "hotwords")]
+        switches = [data.get(name, False) for name in ("words", "translate")]
+        if not (all(isinstance(text, str | None) for text in texts) and all(type(on) is bool for on in switches)):
             raise ValueError(f"not decode options: {dict(data)!r}")
-        return DecodeOptions(language=language, words=words)
+        language, initial_prompt, hotwords = texts
+        words, translate = switches
+        return DecodeOptions(language, words, translate, initial_prompt, hotwords)

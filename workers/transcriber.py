@@ -23,12 +23,19 @@ def samples_of(pcm: bytes) -> npt.NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class DecodeRequest:
-    """One piece of audio to decode: ``samples`` is float32, shape (n,), 16 kHz mono in [-1, 1]."""
+    """One piece of audio to decode: ``samples`` is float32, shape (n,), 16 kHz mono in [-1, 1].
+
+    ``translate``: into English instead of the language spoken; ``prompt``: text that might have come before, for
+    its style and spelling; ``hotwords``: words to expect. Both are cut to what the model can read.
+    """
 
     samples: npt.NDArray[np.float32]
     kind: Kind
     language: str | None = None
     words: bool = False
+    translate: bool = False
+    prompt: str | None = None
+    hotwords: str | None = None
 
     @property
     def audio_s(self) -> float:
@@ -49,14 +56,16 @@ class Word:
 class Transcript:
     """The text of one request; ``text`` is empty when there is no speech.
 
-    ``decoded``: the model was asked. Silence is answered without it, and so fast that its time says nothing of what a
-    decode costs.
+    ``language_probability``: in [0, 1] when the language was detected, 1 when it was given, None when nothing was
+    decoded. ``decoded``: the model was asked. Silence is answered without it, and so fast that its time says nothing
+    of what a decode costs.
     """
 
     text: str
     language: str | None = None
     words: tuple[Word, ...] = ()
     decoded: bool = True
+    language_probability: float | None = None
 
 
 DECODE_FAILED = "decode_failed"

@@ -150,7 +150,15 @@ class Worker:
             return None
         if pcm is None:
             return None
-        return DecodeRequest(samples_of(pcm), job.kind, options.language, options.words)
+        return DecodeRequest(
+            samples_of(pcm),
+            job.kind,
+            options.language,
+            options.words,
+            options.translate,
+            options.initial_prompt,
+            options.hotwords,
+        )
 
     def _decode_and_report(self, work: Sequence[tuple[LeasedJob, DecodeRequest]]) -> None:
         requests = [request for _, request in work]
@@ -187,6 +195,7 @@ class Worker:
             model=self._transcriber.name,
             language=transcript.language,
             words=tuple(DecodedWord(w.text, w.start_s, w.end_s, w.probability) for w in transcript.words),
+            language_probability=transcript.language_probability,
         ).to_dict()
 
         def send() -> CompleteStatus:

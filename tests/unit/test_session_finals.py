@@ -172,7 +172,7 @@ def test_word_times_count_from_the_start_of_the_stream() -> None:
         {"text": "b", "start_s": 0.25, "end_s": 1.5, "probability": 1.0000001},
     ]
     first, second = driver.jobs
-    assert first.options == {"language": None, "words": True}
+    assert first.options == {"words": True}
     driver.deliver(first, event=1)
     driver.deliver(second, event=2, result={"text": "a b", "model": "m", "language": "en", "words": words})
     assert driver.finals[0].words == ()

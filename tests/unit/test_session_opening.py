@@ -51,7 +51,7 @@ def test_who_says_nothing_gets_ready_after_the_handshake_time_and_may_still_choo
     assert driver.errors == []
     assert driver.meta[-1]["language"] == "de"
     driver.audio(1.0)
-    assert driver.jobs[0].options == {"language": "de", "words": False}
+    assert driver.jobs[0].options == {"language": "de"}
 
 
 def test_start_twice_and_start_after_audio_are_bad_state_and_change_nothing() -> None:
