@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from queueing.lane import Kind, Lane
+from queueing.lane import MAX_PARTIAL_AUDIO_S, Kind, Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class NewJob:
     ``start_byte``/``end_byte`` address the session's audio buffer; ``options`` are the decode options of
     this session (opaque to the queue, JSON-able); ``segment`` is the index of the final that this job is,
     or that this partial leads up to. Ids make enqueueing idempotent: the same id twice is one job.
+    ``speech_s`` is how many of the ``audio_s`` seconds are speech, when somebody knows: what the decode costs follows
+    it, so the lane does too. Raises ValueError when it cannot be.
     """
 
     id: str
@@ -32,11 +34,18 @@ class NewJob:
     audio_s: float
     front: str
     options: dict[str, Any] = field(default_factory=dict)
+    speech_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.speech_s is not None and not 0 <= self.speech_s <= MAX_PARTIAL_AUDIO_S:
+            raise ValueError(
+                f"job {self.id}: speech_s is {self.speech_s}; 0 to {MAX_PARTIAL_AUDIO_S:g} s of speech can be in a job"
+            )
 
     @property
     def lane(self) -> Lane:
-        """Where this job queues, from its kind and audio length."""
-        return Lane.for_audio(self.kind, self.audio_s)
+        """Where this job queues, from its kind and its seconds of speech, or of audio while nobody knows those."""
+        return Lane.for_audio(self.kind, self.audio_s if self.speech_s is None else min(self.speech_s, self.audio_s))
 
 
 @dataclass(frozen=True, slots=True)

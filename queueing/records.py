@@ -21,8 +21,8 @@ MAX_RESULT_BYTES = 1_048_576
 MAX_MESSAGE_CHARS = 500
 
 LEASED_VALUES = (
-    "generation", "attempts", "session", "segment", "start_byte", "end_byte", "audio_s", "front", "options", "cost_ms",
-    "id", "lane", "arrival_ms", "claimed_ms", "lease_until_ms",
+    "generation", "attempts", "session", "segment", "start_byte", "end_byte", "audio_s", "speech_s", "front", "options",
+    "cost_ms", "id", "lane", "arrival_ms", "claimed_ms", "lease_until_ms",
 )  # fmt: skip
 """The order in which claim returns what there is to know of a job."""
 
@@ -70,6 +70,7 @@ def decode_job(fields: Mapping[str, str]) -> NewJob:
         start_byte=int(fields["start_byte"]),
         end_byte=int(fields["end_byte"]),
         audio_s=float(fields["audio_s"]),
+        speech_s=float(known) if (known := fields.get("speech_s")) else None,
         front=fields["front"],
         options=json.loads(fields.get("options", "{}")),
     )
@@ -77,7 +78,7 @@ def decode_job(fields: Mapping[str, str]) -> NewJob:
 
 def decode_leased(values: Sequence[Any]) -> LeasedJob:
     """Read a job as claim returns it."""
-    fields = {name: text(value) for name, value in zip(LEASED_VALUES, values, strict=True)}
+    fields = {name: text(value) for name, value in zip(LEASED_VALUES, values, strict=True) if value is not None}
     lane = Lane.parse(fields["lane"])
     fields["kind"] = lane.kind
     return LeasedJob(
@@ -123,6 +124,7 @@ def encode_fields(job: NewJob) -> tuple[tuple[str, Scalar], ...]:
         ("start_byte", job.start_byte),
         ("end_byte", job.end_byte),
         ("audio_s", float(job.audio_s)),
+        ("speech_s", "" if job.speech_s is None else float(job.speech_s)),
         ("front", job.front),
         ("options", json.dumps(job.options, separators=(",", ":"))),
     )

@@ -44,7 +44,8 @@ if kind == 'partial' then
   local held = open and redis.call('HMGET', job_prefix .. open, 'state', 'lane', 'arrival_ms') or {}
   if held[1] == 'leased' then return {'BUSY', 0} end
   if held[1] == 'queued' then
-    redis.call('HSET', job_prefix .. open, 'segment', segment, 'lane', lane, unpack(ARGV, 11))
+    redis.call('HSET', job_prefix .. open, 'segment', segment, 'lane', lane,
+      'cost_ms', redis.call('HGET', KEYS[10], lane) or ARGV[7], unpack(ARGV, 11))
     if held[2] ~= lane then
       take(held[2], open)
       put(lane, open, tonumber(held[3]))

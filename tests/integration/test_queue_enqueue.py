@@ -30,6 +30,50 @@ def test_a_job_comes_back_from_a_claim_as_it_was_queued(queue: JobQueue) -> None
     assert lease.lease_until_ms == START_MS + 250 + queue.limits.lease_ms
 
 
+def test_the_speech_in_a_job_chooses_its_lane_and_comes_back(queue: JobQueue) -> None:
+    job = replace(final("s", 0, 20.0), speech_s=3.5)
+    queue.enqueue(job)
+    record = queue.job(job.id)
+    assert record is not None
+    assert (record.job, record.lane) == (job, Lane(Kind.FINAL, 6))
+    lease = claim_one(queue)
+    assert (lease.job, lease.lane) == (job, Lane(Kind.FINAL, 6))
+
+
+def test_a_delivery_tells_the_audio_not_the_speech(queue: JobQueue, redis_client: redis.Redis) -> None:
+    queue.enqueue(replace(final("s", 0, 20.0), speech_s=3.5))
+    with Ears(redis_client) as ears:
+        queue.complete(claim_one(queue), {}, decode_ms=5)
+        assert [delivery.audio_s for delivery in ears.heard()] == [20.0]
+
+
+def test_an_extended_partial_moves_by_its_new_speech(queue: JobQueue, redis_client: redis.Redis) -> None:
+    redis_client.hset(queue.keys.costs, Lane(Kind.PARTIAL, 6).name, 77.5)
+    queue.enqueue(replace(partial("s", 1, 8.0), speech_s=1.0), now_ms=START_MS)
+    more = replace(partial("s", 2, 9.0), speech_s=3.5)
+    assert queue.enqueue(more, now_ms=START_MS + 500).status is EnqueueStatus.EXTENDED
+    lease = claim_one(queue, now_ms=START_MS + 600)
+    assert (lease.job, lease.lane) == (replace(more, id="s:p:1"), Lane(Kind.PARTIAL, 6))
+    assert (lease.arrival_ms, lease.cost_ms) == (START_MS, 77.5), "the age stays, the cost is that of the new lane"
+
+
+def test_an_extended_partial_forgets_speech_that_nobody_counted(queue: JobQueue) -> None:
+    queue.enqueue(replace(partial("s", 1, 8.0), speech_s=1.0))
+    queue.enqueue(partial("s", 2, 8.0))
+    lease = claim_one(queue)
+    assert (lease.job.speech_s, lease.lane) == (None, Lane(Kind.PARTIAL, 10))
+
+
+def test_speech_beyond_the_audio_does_not_count() -> None:
+    assert replace(final("s", 0, 1.0), speech_s=9.0).lane == Lane(Kind.FINAL, 3)
+
+
+@pytest.mark.parametrize("speech_s", [-0.1, 28.1, float("nan"), float("inf")])
+def test_speech_that_cannot_be_is_named_with_its_limit(speech_s: float) -> None:
+    with pytest.raises(ValueError, match=rf"speech_s is {speech_s}; 0 to 28 s"):
+        replace(final("s"), speech_s=speech_s)
+
+
 def test_the_same_id_is_one_job_whatever_became_of_it(queue: JobQueue) -> None:
     job = final("s")
     assert queue.enqueue(job).status is EnqueueStatus.QUEUED
