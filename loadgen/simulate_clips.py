@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from loadgen.queue_model import SimJob, Simulation
 from loadgen.statistics import percentile
-from loadgen.workloads import CostModel, lane_costs, lane_shares
+from loadgen.workloads import CostModel, lane_costs, lane_shares, pieces
 from queueing.lane import Kind, Lane
 from queueing.policies import get_policy
 from queueing.policy import Load, rank_all
@@ -32,43 +32,45 @@ class ClipRuns:
     kind: Kind = Kind.FILE
 
 
-Arrival = tuple[float, Lane, float]
-"""(arrival ms, lane, cost ms)."""
+Arrival = tuple[float, tuple[tuple[Lane, float], ...]]
+"""(arrival ms, the lane and cost in ms of each piece of the clip)."""
 
 
 def draw(durations: Sequence[float], cost: CostModel, runs: ClipRuns, rng: random.Random) -> list[Arrival]:
     """One run's requests, in order."""
-    pool = [(Lane.for_audio(runs.kind, seconds), cost(runs.kind, seconds)) for seconds in durations]
-    per_ms = runs.load * runs.workers / (sum(cost_ms for _, cost_ms in pool) / len(pool))
+    pool = [
+        tuple((Lane.for_audio(runs.kind, part), cost(runs.kind, part)) for part in pieces(seconds))
+        for seconds in durations
+    ]
+    per_ms = runs.load * runs.workers / (sum(cost_ms for clip in pool for _, cost_ms in clip) / len(pool))
     now = 0.0
     arrivals = []
     for _ in range(runs.jobs):
         now += rng.expovariate(per_ms)
-        arrivals.append((now, *rng.choice(pool)))
+        arrivals.append((now, rng.choice(pool)))
     return arrivals
 
 
 def responses(policy: str, arrivals: Sequence[Arrival], workers: int = 1) -> list[float]:
-    """Milliseconds from each arrival to the end of its decode, in order of arrival."""
-    jobs = [(lane, cost_ms) for _, lane, cost_ms in arrivals]
-    per_s = 1000 * len(arrivals) / arrivals[-1][0]
+    """Milliseconds from each arrival to the end of its last piece's decode, in order of arrival."""
+    jobs = [job for _, clip in arrivals for job in clip]
+    per_s = 1000 * len(jobs) / arrivals[-1][0]
     load = Load({lane: per_s * share for lane, share in lane_shares(jobs).items()}, workers)
     simulation = Simulation(rank_all(get_policy(policy), lane_costs(jobs), load), workers)
     ended = [0.0] * len(arrivals)
 
     def arrive(index: int) -> None:
-        _at, lane, cost_ms = arrivals[index]
-
         def done(now_ms: float) -> None:
             ended[index] = now_ms
 
-        simulation.submit(SimJob(lane, cost_ms, on_done=done))
+        for lane, cost_ms in arrivals[index][1]:
+            simulation.submit(SimJob(lane, cost_ms, on_done=done))
         if index + 1 < len(arrivals):
             simulation.at(arrivals[index + 1][0], lambda: arrive(index + 1))
 
     simulation.at(arrivals[0][0], lambda: arrive(0))
     simulation.run()
-    return [end - at for end, (at, _, _) in zip(ended, arrivals, strict=True)]
+    return [end - at for end, (at, _) in zip(ended, arrivals, strict=True)]
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:

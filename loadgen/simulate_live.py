@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from loadgen.queue_model import SimJob, Simulation
 from loadgen.workloads import CostModel, lane_costs
-from queueing.lane import MAX_PARTIAL_AUDIO_S, Kind, Lane
+from queueing.lane import MAX_JOB_AUDIO_S, Kind, Lane
 from queueing.policies import get_policy
 from queueing.policy import Load, rank_all
 
@@ -50,7 +50,7 @@ class LiveFigures:
 
 def speakable(durations: Sequence[float]) -> list[float]:
     """The durations that a partial may cover to their end."""
-    return [seconds for seconds in durations if seconds <= MAX_PARTIAL_AUDIO_S]
+    return [seconds for seconds in durations if seconds <= MAX_JOB_AUDIO_S]
 
 
 def work_of(seconds: float, cost: CostModel) -> list[tuple[Lane, float]]:

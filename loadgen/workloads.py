@@ -13,7 +13,7 @@ from pathlib import Path
 
 from loadgen.clips import ClipError
 from queueing.costs import prior_cost_ms, prior_costs
-from queueing.lane import Kind, Lane
+from queueing.lane import MAX_JOB_AUDIO_S, Kind, Lane
 
 CostModel = Callable[[Kind, float], float]
 """(kind, seconds of audio) -> milliseconds of one worker."""
@@ -64,6 +64,12 @@ def read_durations(path: Path) -> list[float]:
     if not durations or not all(math.isfinite(seconds) and seconds > 0 for seconds in durations):
         raise ClipError(str(path), "there must be durations, all above 0")
     return durations
+
+
+def pieces(seconds: float) -> tuple[float, ...]:
+    """The jobs that this much audio makes, in seconds: as few as possible, all of one length."""
+    parts = max(1, math.ceil(seconds / MAX_JOB_AUDIO_S))
+    return (seconds / parts,) * parts
 
 
 def lane_costs(jobs: Sequence[tuple[Lane, float]]) -> dict[Lane, float]:

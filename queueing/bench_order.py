@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from queueing.costs import prior_costs
-from queueing.lane import SHORT_WINDOWS_S, Kind, Lane
+from queueing.lane import WINDOWS_S, Kind, Lane
 from queueing.policies import get_policy
 from queueing.policy import Load, Policy, most_urgent, rank_all
 
@@ -68,7 +68,7 @@ def arrivals(mix: str, utilisation: float, count: int, seed: int) -> tuple[list[
     costs = prior_costs()
     rates: dict[Lane, float] = {}
     for kind, share in SHARES[mix].items():
-        lanes = [Lane(kind, window) for window in SHORT_WINDOWS_S]
+        lanes = [Lane(kind, window) for window in WINDOWS_S]
         work = sum(costs[lane] / lane.window_s for lane in lanes)
         rates.update({lane: utilisation * share / work / lane.window_s for lane in lanes})
     total = sum(rates.values())

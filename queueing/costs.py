@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from queueing.lane import SHORT_WINDOWS_S, Lane, all_lanes
+from queueing.lane import Lane, all_lanes
 
 PRIOR_BASE_MS = 120.0
 PRIOR_MS_PER_WINDOW_S = 18.0
@@ -26,11 +26,8 @@ O(jobs), and a policy's choice hardly depends on less."""
 
 
 def prior_cost_ms(lane: Lane) -> float:
-    """The cost of a lane before anything was measured: affine in the window, window after window beyond 30 s."""
-    longest = SHORT_WINDOWS_S[-1]
-    whole, rest = divmod(lane.window_s, longest)
-    cost = whole * (PRIOR_BASE_MS + PRIOR_MS_PER_WINDOW_S * longest)
-    return cost + (PRIOR_BASE_MS + PRIOR_MS_PER_WINDOW_S * rest if rest else 0.0)
+    """The cost of a lane before anything was measured: affine in the window."""
+    return PRIOR_BASE_MS + PRIOR_MS_PER_WINDOW_S * lane.window_s
 
 
 def prior_costs() -> dict[Lane, float]:

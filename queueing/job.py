@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from queueing.lane import MAX_PARTIAL_AUDIO_S, Kind, Lane
+from queueing.lane import MAX_JOB_AUDIO_S, Kind, Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,11 @@ class NewJob:
     speech_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.speech_s is not None and not 0 <= self.speech_s <= MAX_PARTIAL_AUDIO_S:
-            raise ValueError(
-                f"job {self.id}: speech_s is {self.speech_s}; 0 to {MAX_PARTIAL_AUDIO_S:g} s of speech can be in a job"
-            )
+        for name, seconds in (("audio_s", self.audio_s), ("speech_s", self.speech_s)):
+            if seconds is not None and not 0 <= seconds <= MAX_JOB_AUDIO_S:
+                raise ValueError(
+                    f"job {self.id}: {name} is {seconds}; a job holds 0 to {MAX_JOB_AUDIO_S:g} s: cut longer audio"
+                )
 
     @property
     def lane(self) -> Lane:

@@ -12,14 +12,14 @@ from functools import cache
 PADDING_S = 2.0
 """Seconds of room behind the audio that a window must have (see docs/scheduling.md)."""
 
-SHORT_WINDOWS_S = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
-"""Encoder windows within Whisper's own 30 s, in seconds."""
+WINDOWS_S = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
+"""Encoder windows, in seconds; the longest is Whisper's own."""
 
-LONG_WINDOWS_S = (60, 90, 120, 240, 600)
-"""For audio that takes several 30 s windows in a row; finals and files only."""
+MAX_JOB_AUDIO_S = WINDOWS_S[-1] - PADDING_S
+"""The longest audio of one job: longer speech is cut before it is queued."""
 
-MAX_AUDIO_S = LONG_WINDOWS_S[-1] - PADDING_S
-MAX_PARTIAL_AUDIO_S = SHORT_WINDOWS_S[-1] - PADDING_S
+MAX_PARTIAL_AUDIO_S = MAX_JOB_AUDIO_S
+MAX_AUDIO_S = 598.0
 
 
 class Kind(StrEnum):
@@ -59,18 +59,13 @@ class Lane:
         for lane in _lanes_of(kind):
             if audio_s + PADDING_S <= lane.window_s:
                 return lane
-        raise ValueError(f"no window for {audio_s:.1f} s of {kind} audio; the longest is {windows(kind)[-1]} s")
-
-
-def windows(kind: Kind) -> tuple[int, ...]:
-    """The windows, in ascending seconds, that jobs of this kind may use."""
-    return SHORT_WINDOWS_S if kind is Kind.PARTIAL else SHORT_WINDOWS_S + LONG_WINDOWS_S
+        raise ValueError(f"no window for {audio_s:.1f} s of {kind} audio; a job may hold {MAX_JOB_AUDIO_S:g} s")
 
 
 @cache
 def all_lanes() -> tuple[Lane, ...]:
     """Every lane there is, in a fixed order that is part of the scripts' contract."""
-    return tuple(Lane(kind, window) for kind in Kind for window in windows(kind))
+    return tuple(Lane(kind, window) for kind in Kind for window in WINDOWS_S)
 
 
 # Every enqueue and claim asks for a lane: these keep that at a look into a table.

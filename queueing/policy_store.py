@@ -27,6 +27,9 @@ NO_POLICY = "NOPOLICY"
 
 ARRIVAL_WINDOW_S = 60
 
+INDEX_BYTES_PER_LANE = 68
+"""In ``heads``, whose layout lib/lanes.lua describes."""
+
 
 @dataclass(frozen=True, slots=True)
 class InstalledPolicy:
@@ -73,10 +76,10 @@ class PolicyStore:
         raise QueueError("another process keeps replacing the policy; do all run the same version of Hearline?")
 
     def _is_whole(self, found: InstalledPolicy) -> bool:
-        """Whether Redis has a rank for each of our lanes, and the index that scripts rank by."""
+        """Whether Redis has a rank for each of our lanes, and an index of these lanes alone for scripts to rank by."""
         with guarded():
-            indexed = self._client.exists(self._keys.heads)
-        return bool(indexed) and all(lane in found.ranks for lane in all_lanes())
+            indexed = int(self._client.strlen(self._keys.heads))
+        return indexed == INDEX_BYTES_PER_LANE * len(all_lanes()) and all(lane in found.ranks for lane in all_lanes())
 
     def run(self, verb: Verb) -> Reply:
         """Run a verb that needs ranks in Redis, installing the policy first where there is none."""

@@ -145,8 +145,6 @@ def checked_lane(job: NewJob) -> Lane:
         raise BadJob(f"job {job.id}: {error}") from error
     if size > MAX_OPTIONS_BYTES:
         raise BadJob(f"job {job.id}: its options take {size} bytes of JSON, at most {MAX_OPTIONS_BYTES} are allowed")
-    if not job.audio_s >= 0:
-        raise BadJob(f"job {job.id}: audio_s is {job.audio_s}, it cannot be below 0")
     return lane
 
 

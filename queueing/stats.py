@@ -174,8 +174,3 @@ class QueueReader:
         for job_id in ids:
             pipeline.hgetall(self._keys.job(job_id))
         return [decode_record(fields) for fields in (pipeline.execute() if ids else []) if fields]
-
-
-def _age_ms(score: float, rank: LaneRank, now_ms: int) -> int:
-    """How long a job of this score has waited; a test's own clock may be behind Redis's, but no age is below 0."""
-    return max(0, now_ms - round(score + rank.head_start_ms))

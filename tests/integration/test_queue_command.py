@@ -45,7 +45,7 @@ def queue(redis_client: redis.Redis) -> JobQueue:
         ("f2", Kind.FINAL, 7.9),
         ("p1", Kind.PARTIAL, 1.5),
         ("p2", Kind.PARTIAL, 6.0),
-        ("x1", Kind.FILE, 100.0),
+        ("x1", Kind.FILE, 27.0),
     ):
         queue.enqueue(job(name, kind, audio_s))
     queue.heartbeat("worker-a", {"state": "busy", "model": "tiny.en", "decodes": 12, "last_decode_ms": 310.4})
@@ -84,7 +84,7 @@ def test_the_overview_shows_lanes_workers_leases_dead_and_counts(
     assert [line.split()[0] for line in lines if line.startswith(("partial:", "file:"))] == [
         "partial:4",
         "partial:8",
-        "file:120",
+        "file:30",
     ]
     assert "lanes are empty and never measured" in text
     (lease,) = [line.split() for line in lines if line.startswith("running ")]
@@ -107,7 +107,7 @@ def test_the_overview_as_json_has_every_lane_and_agrees_with_the_queue(
     assert fields["open_partials"] == 2
     assert [lane["lane"] for lane in fields["lanes"]] == [lane.name for lane in all_lanes()]
     waiting = {lane["lane"]: lane["waiting"] for lane in fields["lanes"] if lane["waiting"]}
-    assert waiting == {"final:10": 2, "partial:4": 1, "partial:8": 1, "file:120": 1}
+    assert waiting == {"final:10": 2, "partial:4": 1, "partial:8": 1, "file:30": 1}
     final = next(lane for lane in fields["lanes"] if lane["lane"] == "final:10")
     rank = queue.policy().ranks[queue.stats().leases[0].lane]
     assert (final["tier"], final["head_start_ms"], final["rate"]) == (rank.tier, rank.head_start_ms, rank.rate)

@@ -16,6 +16,7 @@ from queueing.policies import POLICIES, get_policy
 from queueing.policy import Load
 from queueing.policy_store import PolicyStore
 from queueing.scripts import Scripts
+from queueing.verbs import SetPolicy
 from tests.support.queue_ears import scores
 from tests.support.queue_jobs import START_MS, claim_one, final, in_lane, nonce, partial
 
@@ -149,3 +150,15 @@ def test_ranks_are_readable_with_redis_cli(redis_client: redis.Redis) -> None:
     assert redis_client.hget(queue.keys.policy, LANE.name) == (
         f"{position} {rank.tier} {rank.head_start_ms} {rank.rate} {rank.max_age_ms}".encode()
     )
+
+
+def test_lanes_of_an_older_version_leave_the_index(redis_client: redis.Redis) -> None:
+    """Else a claim could take jobs from a lane that nobody here knows."""
+    queue = JobQueue(redis_client)
+    ranks = queue.policy().ranks
+    rows = tuple((lane.name, 0, 0.0, 1.0, 60_000.0) for lane in ranks)
+    older = SetPolicy(now_ms=1, name="priority", expected="any", ranks=(*rows, ("final:60", 0, 0.0, 1.0, 60_000.0)))
+    Scripts(redis_client, queue.keys).run(older)
+    assert redis_client.strlen(queue.keys.heads) == 68 * (len(all_lanes()) + 1)
+    queue.policy()
+    assert redis_client.strlen(queue.keys.heads) == 68 * len(all_lanes())

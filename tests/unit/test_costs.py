@@ -12,9 +12,9 @@ FOUR, TEN = Lane(Kind.PARTIAL, 4), Lane(Kind.FINAL, 10)
 
 @pytest.mark.parametrize(
     ("window_s", "cost_ms"),
-    [(2, 156), (4, 192), (10, 300), (30, 660), (60, 1_320), (90, 1_980), (120, 2_640), (600, 13_200)],
+    [(2, 156), (4, 192), (10, 300), (30, 660)],
 )
-def test_the_prior_is_affine_in_the_window_and_repeats_beyond_thirty_seconds(window_s: int, cost_ms: float) -> None:
+def test_the_prior_is_affine_in_the_window(window_s: int, cost_ms: float) -> None:
     assert prior_cost_ms(Lane(Kind.FINAL, window_s)) == pytest.approx(cost_ms)
 
 

@@ -16,7 +16,7 @@ from loadgen.queue_model import SimJob, Simulation, WaitingLine
 from loadgen.simulate import main
 from loadgen.simulate_clips import ClipRuns, draw, percentiles, responses
 from loadgen.simulate_live import LiveRuns, simulate, speakable, work_of
-from loadgen.workloads import COST_MODELS, full_window, lane_costs, proportional, read_durations, windowed
+from loadgen.workloads import COST_MODELS, full_window, lane_costs, pieces, proportional, read_durations, windowed
 from queueing.costs import prior_costs
 from queueing.lane import Kind, Lane, all_lanes
 from queueing.policies import POLICIES
@@ -31,7 +31,7 @@ def test_fcfs_is_exactly_the_order_of_arrival_with_any_number_of_workers(rng: ra
         arrivals = draw(DURATIONS, windowed, runs, rng)
         free = [0.0] * workers
         expected = []
-        for at, _lane, cost_ms in arrivals:
+        for at, ((_lane, cost_ms),) in arrivals:
             begin = max(at, heapq.heappop(free))
             heapq.heappush(free, begin + cost_ms)
             expected.append(begin + cost_ms - at)
@@ -45,7 +45,7 @@ def test_mean_wait_of_constant_service_is_pollaczek_khinchine(rng: random.Random
     arrivals = []
     for _ in range(40_000):
         now += rng.expovariate(0.6 / 100)
-        arrivals.append((now, lane, 100.0))
+        arrivals.append((now, ((lane, 100.0),)))
     # Over 40,000 jobs the standard error is 2.25 % (60 seeds of a plain loop): this is five of them.
     assert statistics.fmean(responses("fcfs", arrivals)) - 100 == pytest.approx(75, rel=0.12)
 
@@ -108,7 +108,7 @@ def test_the_seed_decides_everything(rng: random.Random) -> None:
 
 def test_offered_load_is_the_one_asked_for(rng: random.Random) -> None:
     arrivals = draw(DURATIONS, full_window, ClipRuns(load=0.5, workers=2, jobs=20_000), rng)
-    work_ms = sum(cost_ms for _, _, cost_ms in arrivals)
+    work_ms = sum(cost_ms for _, ((_, cost_ms),) in arrivals)
     assert work_ms / arrivals[-1][0] / 2 == pytest.approx(0.5, rel=0.05)
 
 
@@ -121,9 +121,20 @@ def test_shortest_first_helps_the_median_and_hurts_the_tail() -> None:
     assert sjf["p99"] > fcfs["p99"]
 
 
+def test_a_long_clip_is_cut_and_ends_with_its_last_piece() -> None:
+    assert pieces(28.0) == (28.0,)
+    assert pieces(28.1) == (14.05, 14.05)
+    assert pieces(70.0) == pytest.approx((70 / 3,) * 3)
+    (clip,) = {clip for _, clip in draw([70.0], proportional, ClipRuns(jobs=3), random.Random(1))}
+    assert [lane for lane, _ in clip] == [Lane(Kind.FILE, 30)] * 3
+    assert sum(cost_ms for _, cost_ms in clip) == pytest.approx(proportional(Kind.FILE, 70.0))
+    assert responses("fcfs", [(0.0, clip), (1e9, clip)]) == pytest.approx([proportional(Kind.FILE, 70.0)] * 2)
+
+
 def test_with_one_lane_every_policy_is_arrival_order(rng: random.Random) -> None:
     arrivals = [
-        (at, Lane(Kind.FILE, 30), cost_ms) for at, _, cost_ms in draw(DURATIONS, windowed, ClipRuns(jobs=500), rng)
+        (at, ((Lane(Kind.FILE, 30), cost_ms),))
+        for at, ((_, cost_ms),) in draw(DURATIONS, windowed, ClipRuns(jobs=500), rng)
     ]
     expected = responses("fcfs", arrivals)
     for name in POLICIES:
