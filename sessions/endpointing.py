@@ -1,0 +1,293 @@
+"""Where a stream of speech may be cut: segments that end where speech ends. No I/O, no clock.
+
+A segment is a function of the samples alone: frames of the wire, load and time change nothing, because the detector
+sees the stream in frames of its own grid (`voice.FRAME_SAMPLES`) and every decision stands at the end of one.
+
+    quiet --(onset: a few voiced frames)--> speaking --(silence of endpoint_s)--> quiet       Segment "pause"
+                                            speaking --(start..now is max_segment_s)--> cut   Segment "length"
+
+Two thresholds, so that a score between them changes nothing: a frame is voiced from `ONSET` up, silent below
+`RELEASE`. Segments cover the stream without gaps: each begins where the one before ended, and silence belongs to the
+segment after it. All positions are bytes from the start of the stream, and whole samples.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sessions.voice import FRAME_S, FRAME_SAMPLES, EarshotDetector, VoiceDetector
+
+BYTES_PER_SAMPLE = 2
+BYTES_PER_S = 32_000
+FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
+
+MAX_SEGMENT_S = 28.0
+"""A decode holds 30 s, and needs 2 s of room after the speech."""
+
+ONSET = 0.5
+RELEASE = 0.35
+ONSET_FRAMES = 3
+"""Voiced frames on end that begin speech: a click is shorter."""
+
+MIN_SPEECH_S = 0.1
+"""What is voiced for less is dropped at the pause after it."""
+
+MARGIN_S = 0.3
+"""Kept before the onset and after the end: weak consonants score low."""
+
+INNER_SILENCE_S = 0.4
+"""Of every silence inside a segment, this much counts as speech: what a decoder keeps around words."""
+
+GAP_SEARCH_S = 10.0
+"""A segment without a pause is cut within its last 10 s."""
+
+MIN_GAP_FRAMES = 3
+"""Silent frames that make a gap between words, 48 ms; a stop consonant is as silent but shorter."""
+
+Reason = Literal["pause", "length", "finish"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """``covers_from..covers_to``: what it answers for; ``start_byte..end_byte``: what is decoded, inside of that.
+
+    ``speech_s``: seconds of that which are speech, pauses between words included.
+    """
+
+    covers_from: int
+    covers_to: int
+    start_byte: int
+    end_byte: int
+    speech_s: float
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """The segment being spoken, decoded from ``start_byte``; its end is not known yet."""
+
+    start_byte: int
+    speech_s: float
+
+
+@dataclass(slots=True)
+class _Speech:
+    """An open segment: ``start`` in bytes, the rest counted in frames."""
+
+    start: int
+    spoken: int = 0
+    silence: int = 0
+
+
+class Endpointer:
+    """Cuts one stream. ``endpoint_s``: the pause that ends a segment, in seconds.
+
+    None: no pause ends one, and the detector is not trusted with what is speech: everything is decoded; a segment is
+    still cut before it holds ``max_segment_s``, in the best gap there is.
+    """
+
+    def __init__(
+        self, endpoint_s: float | None, max_segment_s: float = MAX_SEGMENT_S, vad: VoiceDetector | None = None
+    ) -> None:
+        self._pause = None if endpoint_s is None else max(1, round(endpoint_s / FRAME_S))
+        self._max_bytes = int(max_segment_s * BYTES_PER_S)
+        self._vad: VoiceDetector = EarshotDetector() if vad is None else vad
+        self._margin = int(MARGIN_S * BYTES_PER_S)
+        self._rest = bytearray()
+        self._fed = 0
+        self._frames = 0
+        self._covered = 0
+        self._onset = 0
+        self._speech: _Speech | None = None
+        search = int(min(GAP_SEARCH_S, max_segment_s / 2) / FRAME_S)
+        self._past: deque[tuple[float, float]] = deque(maxlen=search)
+        """(score, mean square) of the newest frames, for the gap of a cut."""
+
+    @property
+    def covered(self) -> int:
+        """Where the newest segment's cover ends, and the next one's begins."""
+        return self._covered
+
+    @property
+    def open(self) -> OpenSegment | None:
+        """None while nobody speaks. Once open, a segment stays so until it is returned."""
+        if self._pause is None:
+            if self._position <= self._covered:
+                return None
+            return OpenSegment(self._covered, (self._position - self._covered) / BYTES_PER_S)
+        speech = self._speech
+        if speech is None or speech.spoken * FRAME_S < MIN_SPEECH_S:
+            return None
+        return OpenSegment(speech.start, self._speech_s(speech))
+
+    @property
+    def keep_from(self) -> int:
+        """What lies before is in no later segment's decode. Never falls."""
+        if self._pause is None:
+            return self._covered
+        if self._speech is not None:
+            return self._speech.start
+        return max(self._covered, (self._frames - self._onset) * FRAME_BYTES - self._margin)
+
+    def feed(self, data: bytes) -> list[Segment]:
+        """Take the next bytes of the stream; the segments that ended inside them, oldest first."""
+        self._fed += len(data)
+        self._rest += data
+        count = len(self._rest) // FRAME_BYTES
+        if not count:
+            return []
+        size = count * FRAME_BYTES
+        samples = np.frombuffer(bytes(self._rest[:size]), dtype="<i2").astype(np.float32)
+        del self._rest[:size]
+        frames = samples.reshape(count, FRAME_SAMPLES) / np.float32(32_768)
+        centred = frames - frames.mean(axis=1, keepdims=True)
+        energies = np.einsum("ij,ij->i", centred, centred).tolist()
+        ended = []
+        for score, energy in zip(self._vad.scores(frames), energies, strict=True):
+            self._past.append((score, energy))
+            self._frames += 1
+            segment = self._step(score)
+            if segment is not None:
+                ended.append(segment)
+        return ended
+
+    def finish(self) -> Segment | None:
+        """End the open segment here; None when nothing was said since the last one. The stream may go on."""
+        position = self._position
+        speech = self._speech
+        if self._pause is None:
+            if position <= self._covered:
+                return None
+            return self._close(self._covered, position, position, (position - self._covered) / BYTES_PER_S, "finish")
+        if speech is None and self._onset:
+            speech = self._begin()
+        if speech is None or not speech.spoken or (speech.silence and speech.spoken * FRAME_S < MIN_SPEECH_S):
+            return None
+        end = min(position, self._spoken_to(speech) + self._margin) if speech.silence else position
+        segment = self._close(speech.start, end, position, self._speech_s(speech), "finish")
+        if not speech.silence:
+            self._speech = _Speech(position)
+        return segment
+
+    @property
+    def _position(self) -> int:
+        return self._fed // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE
+
+    @property
+    def _now(self) -> int:
+        return self._frames * FRAME_BYTES
+
+    def _spoken_to(self, speech: _Speech) -> int:
+        return max(speech.start, self._now - speech.silence * FRAME_BYTES)
+
+    def _speech_s(self, speech: _Speech) -> float:
+        return speech.spoken * FRAME_S
+
+    def _begin(self) -> _Speech:
+        start = max(self._covered, self._now - self._onset * FRAME_BYTES - self._margin)
+        speech = _Speech(start, spoken=self._onset)
+        self._onset = 0
+        return speech
+
+    def _close(self, start: int, end: int, covers_to: int, speech_s: float, reason: Reason) -> Segment:
+        segment = Segment(
+            covers_from=self._covered,
+            covers_to=covers_to,
+            start_byte=start,
+            end_byte=end,
+            speech_s=min(speech_s, (end - start) / BYTES_PER_S),
+            reason=reason,
+        )
+        self._covered = covers_to
+        self._onset = 0
+        self._speech = None
+        return segment
+
+    def _step(self, score: float) -> Segment | None:
+        if self._speech is None:
+            self._onset = self._onset + 1 if score >= ONSET else 0
+            if self._onset >= ONSET_FRAMES:
+                self._speech = self._begin()
+        else:
+            self._follow(self._speech, score)
+        if self._pause is None:
+            return self._cut(self._covered) if self._now - self._covered >= self._max_bytes else None
+        speech = self._speech
+        if speech is None:
+            return None
+        if speech.silence >= self._pause:
+            if speech.spoken * FRAME_S < MIN_SPEECH_S:
+                self._speech = None
+                return None
+            end = min(self._now, self._spoken_to(speech) + self._margin)
+            return self._close(speech.start, end, end, self._speech_s(speech), "pause")
+        return self._cut(speech.start) if self._now - speech.start >= self._max_bytes else None
+
+    @staticmethod
+    def _follow(speech: _Speech, score: float) -> None:
+        if score >= ONSET or (not speech.silence and score >= RELEASE):
+            speech.spoken += 1 + min(speech.silence, round(INNER_SILENCE_S / FRAME_S))
+            speech.silence = 0
+        else:
+            speech.silence += 1
+
+    def _cut(self, start: int) -> Segment:
+        """End the segment in the best gap of the newest frames and take up again what came after it."""
+        past = list(self._past)
+        first, length = _best_gap(past)
+        base = self._now - len(past) * FRAME_BYTES
+        gap = base + first * FRAME_BYTES
+        end = gap + min(self._margin, length * FRAME_BYTES // 2 // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE)
+        end = max(start + FRAME_BYTES, end)
+        spoken = self._spoken_before(start, end)
+        segment = self._close(start, end, end, spoken, "length")
+        self._resume(past[(end - base) // FRAME_BYTES :], end)
+        return segment
+
+    def _spoken_before(self, start: int, end: int) -> float:
+        speech = self._speech
+        if self._pause is None or speech is None:
+            return (end - start) / BYTES_PER_S
+        return max(0.0, self._speech_s(speech) - (self._now - end) / BYTES_PER_S)
+
+    def _resume(self, frames: list[tuple[float, float]], start: int) -> None:
+        """The frames after a cut, as if the stream had begun there; speech cut in the middle goes on at once."""
+        if frames and frames[0][0] >= RELEASE:
+            self._speech = _Speech(start)
+        frames_before = self._frames - len(frames)
+        for index, (score, _) in enumerate(frames):
+            self._frames = frames_before + index + 1
+            if self._speech is None:
+                self._onset = self._onset + 1 if score >= ONSET else 0
+                if self._onset >= ONSET_FRAMES:
+                    self._speech = self._begin()
+            else:
+                self._follow(self._speech, score)
+
+
+def _best_gap(past: list[tuple[float, float]]) -> tuple[int, int]:
+    """(first frame, frames) of the longest silent run; of equally long ones the quietest.
+
+    Without one of `MIN_GAP_FRAMES`: the frame of least energy among the three of least score on average.
+    """
+    best = (0, 0.0)
+    found: tuple[int, int] | None = None
+    run = 0
+    for index in range(len(past) + 1):
+        if index < len(past) and past[index][0] < RELEASE:
+            run += 1
+            continue
+        if run >= MIN_GAP_FRAMES:
+            energy = sum(energy for _, energy in past[index - run : index]) / run
+            if (run, -energy) > best:
+                best = (run, -energy)
+                found = (index - run, run)
+        run = 0
+    if found is not None:
+        return found
+    weakest = min(range(len(past)), key=lambda index: (past[index][0] + 1e-3) * past[index][1])
+    return weakest, 1
