@@ -40,17 +40,19 @@ class Fault(BaseModel):
 
 
 class Script(BaseModel):
-    """The table: decode time ``base_s`` + ``per_audio_s`` for every second of audio in a batch.
+    """The table: a call takes ``base_s``, ``per_job_s`` for every request, ``per_audio_s`` for every second of audio.
 
-    ``kind_scale`` stretches it by kind (``partial``, ``final``, ``file``). ``texts``: SHA-256 of a request's
-    PCM16 in hexadecimal, or a prefix of 8 or more digits -> text. ``faults``: first sample (-32768..32767) ->
-    `Fault`.
+    Without ``batches_finals`` only partials share a call's ``base_s``. ``kind_scale`` stretches the time by kind
+    (``partial``, ``final``, ``file``). ``texts``: SHA-256 of a request's PCM16 in hexadecimal, or a prefix of 8 or
+    more digits -> text. ``faults``: first sample (-32768..32767) -> `Fault`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     base_s: float = Field(0.05, ge=0, le=600)
+    per_job_s: float = Field(0.0, ge=0, le=600)
     per_audio_s: float = Field(0.02, ge=0, le=600)
+    batches_finals: bool = True
     kind_scale: Mapping[Kind, float] = Field(default_factory=dict)
     texts: Mapping[str, str] = Field(default_factory=dict)
     faults: Mapping[int, Fault] = Field(default_factory=dict)
@@ -70,7 +72,10 @@ class Script(BaseModel):
     def decode_s(self, requests: Sequence[DecodeRequest]) -> float:
         """Simulated seconds for a batch."""
         scale = max((self.kind_scale.get(request.kind, 1.0) for request in requests), default=1.0)
-        return scale * (self.base_s + self.per_audio_s * sum(request.audio_s for request in requests))
+        alone = 0 if self.batches_finals else sum(request.kind is not Kind.PARTIAL for request in requests)
+        bases = max(1, alone + (alone < len(requests)))
+        audio_s = sum(request.audio_s for request in requests)
+        return scale * (bases * self.base_s + len(requests) * self.per_job_s + audio_s * self.per_audio_s)
 
 
 class ScriptedTranscriber:
@@ -82,6 +87,12 @@ class ScriptedTranscriber:
         self._script = script
         self._pause = pause
         self._crash = crash
+        self.counters: dict[str, int] = {}
+
+    @property
+    def batches_finals(self) -> bool:
+        """As the table says."""
+        return self._script.batches_finals
 
     def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
         """One answer per request, in order, after the simulated time. Raises RuntimeError for the fault ``raise``."""

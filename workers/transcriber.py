@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -58,7 +58,8 @@ class Transcript:
 
     ``language_probability``: in [0, 1] when the language was detected, 1 when it was given, None when nothing was
     decoded. ``decoded``: the model was asked. Silence is answered without it, and so fast that its time says nothing
-    of what a decode costs.
+    of what a decode costs. ``alone_s``: seconds of the call that went to this request alone, after what it shared with
+    the others: a second decode of a suspicious text, word times. They are this request's cost and not its companions'.
     """
 
     text: str
@@ -66,6 +67,7 @@ class Transcript:
     words: tuple[Word, ...] = ()
     decoded: bool = True
     language_probability: float | None = None
+    alone_s: float = field(default=0.0, compare=False)
 
 
 DECODE_FAILED = "decode_failed"
@@ -92,6 +94,18 @@ class Transcriber(Protocol):
     @property
     def name(self) -> str:
         """The model's name, for health and logs."""
+
+    @property
+    def batches_finals(self) -> bool:
+        """Whether finals and files in one call share the model's time. Partials always do.
+
+        Where this is false they are decoded one after the other, so a worker claims one at a time: the second gains
+        nothing from waiting for the first here, while another worker, or a more urgent job, might come before it.
+        """
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """How often the model had to decode a request once more since it was loaded, by reason."""
 
     def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
         """Decode a batch; one answer per request, in order. A fault of one is its `DecodeError` alone."""

@@ -149,6 +149,12 @@ class WhisperTranscriber:
         self.device = device
         self.compute_type = str(model.model.compute_type)
         self.threads = threads
+        self.counters: dict[str, int] = {}
+
+    @property
+    def batches_finals(self) -> bool:
+        """Whether finals share the model's time: they do not."""
+        return False
 
     @property
     def multilingual(self) -> bool:

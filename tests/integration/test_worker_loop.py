@@ -41,6 +41,8 @@ class Gate:
         self.entered = threading.Event()
         self.open = threading.Event()
         self._scripted = scripted()
+        self.batches_finals = True
+        self.counters: dict[str, int] = {}
 
     def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
         self.entered.set()

@@ -88,6 +88,18 @@ def test_decode_time_is_affine_in_the_audio(rng: random.Random) -> None:
     assert recorder.pauses == pytest.approx([0.7, 0.3])
 
 
+def test_a_batch_shares_its_base_time_and_finals_do_so_where_the_table_says(rng: random.Random) -> None:
+    final, partial = (request(noise(rng, 16_000), kind) for kind in (Kind.FINAL, Kind.PARTIAL))
+    times = {"base_s": 1.0, "per_job_s": 0.1, "per_audio_s": 0.0}
+    together, apart = Script(**times), Script(**times, batches_finals=False)
+    assert together.decode_s([final] * 4) == together.decode_s([partial] * 4) == pytest.approx(1.4)
+    assert apart.decode_s([partial] * 4) == pytest.approx(1.4)
+    assert apart.decode_s([final] * 4) == pytest.approx(4.4)
+    assert apart.decode_s([final, partial, partial]) == pytest.approx(2.3)
+    assert apart.decode_s([]) == pytest.approx(1.0)
+    assert [Recorder().transcriber(script).batches_finals for script in (together, apart)] == [True, False]
+
+
 def test_the_table_gives_texts_by_digest(rng: random.Random) -> None:
     pcm = noise(rng, 8_000)
     digest = hashlib.sha256(pcm).hexdigest()
