@@ -105,7 +105,7 @@ class Endpointer:
         self._speech: _Speech | None = None
         search = int(min(GAP_SEARCH_S, max_segment_s / 2) / FRAME_S)
         self._past: deque[tuple[float, float]] = deque(maxlen=search)
-        """(score, mean square) of the newest frames, for the gap of a cut."""
+        """(score, energy) of the newest frames, for the gap of a cut."""
 
     @property
     def covered(self) -> int:
@@ -141,13 +141,10 @@ class Endpointer:
         if not count:
             return []
         size = count * FRAME_BYTES
-        samples = np.frombuffer(bytes(self._rest[:size]), dtype="<i2").astype(np.float32)
+        frames = np.frombuffer(bytes(self._rest[:size]), dtype="<i2").reshape(count, FRAME_SAMPLES)
         del self._rest[:size]
-        frames = samples.reshape(count, FRAME_SAMPLES) / np.float32(32_768)
-        centred = frames - frames.mean(axis=1, keepdims=True)
-        energies = np.einsum("ij,ij->i", centred, centred).tolist()
         ended = []
-        for score, energy in zip(self._vad.scores(frames), energies, strict=True):
+        for score, energy in zip(*self._vad.listen(frames), strict=True):
             self._past.append((score, energy))
             self._frames += 1
             segment = self._step(score)

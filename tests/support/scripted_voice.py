@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from sessions.endpointing import FRAME_BYTES
-from sessions.voice import FRAME_S, FRAME_SAMPLES, Frames
+from sessions.voice import FRAME_S, FRAME_SAMPLES, Frames, Heard
 
 VOICED = 0.9
 SILENT = 0.1
@@ -16,12 +16,13 @@ SILENT = 0.1
 class ScriptedVoice:
     """Stands for `EarshotDetector` in exact tests."""
 
-    def scores(self, frames: Frames) -> Sequence[float]:
-        return [float(frame[0]) for frame in frames]
+    def listen(self, frames: Frames) -> Heard:
+        scores = (frames[:, 0] / 32_767).round(4).tolist()
+        return scores, scores
 
 
 def audio(scores: Iterable[float]) -> bytes:
-    """One frame for each score; its energy grows with the score."""
+    """One frame for each score; its energy is the score."""
     frames = np.zeros((len(list_of := list(scores)), FRAME_SAMPLES), "<i2")
     frames[:, 0] = np.round(np.array(list_of, float) * 32_767)
     return frames.tobytes()
