@@ -7,11 +7,12 @@ Any verb raises `QueueUnavailable` when Redis cannot be reached.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 import redis
 
 from queueing import records, verbs
+from queueing.batches import Batches, encode_batches
 from queueing.connect import WAIT_LIMIT_S
 from queueing.costs import prior_cost_ms
 from queueing.errors import BadJob
@@ -21,13 +22,15 @@ from queueing.lane import Kind, Lane
 from queueing.limits import MAX_BATCH, SWEEP_BATCH, QueueLimits, SweepReport
 from queueing.policies import DEFAULT_POLICY
 from queueing.policy_store import InstalledPolicy, PolicyChange, PolicyStore
-from queueing.records import JobRecord, text, text_map
+from queueing.records import Completion, JobRecord, text
 from queueing.registry import WorkerInfo, WorkerRegistry
 from queueing.scripts import Scripts, guarded
 from queueing.settings import QueueSettings
 from queueing.stats import QueueReader, QueueStats
 
 __all__ = ["JobQueue", "QueueLimits", "SweepReport"]
+
+NO_BATCHES: Batches = {}
 
 
 class JobQueue:
@@ -87,10 +90,14 @@ class JobQueue:
         nonce: str,
         *,
         max_jobs: int = 1,
+        batches: Batches = NO_BATCHES,
         lanes: Sequence[Lane] | None = None,
         now_ms: int = 0,
     ) -> tuple[LeasedJob, ...]:
-        """Lease up to ``max_jobs`` jobs of the most urgent lane (one round trip; empty when nothing waits).
+        """Lease the most urgent job and up to ``max_jobs`` - 1 companions (one round trip; empty when nothing waits).
+
+        Companions are the next jobs of its lane, at most as many as ``batches`` says of the lane; then, if that
+        allows it, those of the next smaller windows. Nothing waits for company. Each job keeps its own ``lane``.
         The same (worker, nonce) again returns the same jobs, as far as the worker still holds them.
 
         A worker that restricts itself to ``lanes`` may use up a wake-up meant for others, who then notice the
@@ -107,6 +114,7 @@ class JobQueue:
                 nonce=nonce,
                 max_jobs=max_jobs,
                 lease_ms=self.limits.lease_ms,
+                batches=encode_batches(batches),
                 lanes=tuple(lane.name for lane in lanes or ()),
             )
         )
@@ -145,22 +153,13 @@ class JobQueue:
         Repeated by the same generation after a lost reply it is DONE again and publishes nothing.
         Raises `BadJob` for a result that is not JSON or is over `records.MAX_RESULT_BYTES`.
         """
-        (code,) = self._scripts.run(
-            verbs.Complete(
-                now_ms=now_ms,
-                id=lease.job.id,
-                session=lease.job.session,
-                generation=lease.generation,
-                decode_ms=max(0.001, float(decode_ms)),
-                result=records.encode_result(lease.job.id, result),
-                front_prefix=FRONT_CHANNEL_PREFIX,
-                events_ttl_ms=self.limits.events_ttl_ms,
-                max_events=self.limits.max_events,
-                job_ttl_ms=self.limits.job_ttl_ms,
-                learn=int(learn),
-            )
-        )
-        return CompleteStatus(text(code).lower())
+        (status,) = self.complete_all([Completion.of(lease, result, decode_ms=decode_ms, learn=learn)], now_ms=now_ms)
+        return status
+
+    def complete_all(self, completions: Sequence[Completion], *, now_ms: int = 0) -> tuple[CompleteStatus, ...]:
+        """`complete` for the jobs of a batch, in one round trip: each once, whatever becomes of the others."""
+        replies = self._scripts.run_all([completion.verb(self.limits, now_ms) for completion in completions])
+        return tuple(CompleteStatus(text(code).lower()) for (code,) in replies)
 
     def fail(
         self, lease: LeasedJob, code: str, message: str, *, retry: bool = True, keep: bool = True, now_ms: int = 0
@@ -231,15 +230,11 @@ class JobQueue:
 
     def events(self, session: str, *, after: str | None = None) -> tuple[Delivery, ...]:
         """The session's durable events after the event id ``after``, oldest first."""
-        with guarded():
-            entries: Any = self._client.xrange(self.keys.events(session), min=f"({after}" if after else "-")
-        return tuple(Delivery.from_body(text(event_id), text_map(fields)["body"]) for event_id, fields in entries)
+        return self._reader.events(session, after)
 
     def job(self, job_id: str) -> JobRecord | None:
         """Everything known of a job; None when nothing is (any more)."""
-        with guarded():
-            fields: Any = self._client.hgetall(self.keys.job(job_id))
-        return records.decode_record(fields) if fields else None
+        return self._reader.job(job_id)
 
     def job_state(self, job_id: str) -> str | None:
         """queued, leased, done, dead or cancelled; None when nothing is known of the job (any more)."""

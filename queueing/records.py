@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from queueing.errors import BadJob
 from queueing.job import LeasedJob, NewJob
+from queueing.keys import FRONT_CHANNEL_PREFIX
 from queueing.lane import Kind, Lane
-from queueing.verbs import Scalar
+from queueing.limits import QueueLimits
+from queueing.verbs import Complete, Scalar
 
 NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
 """What ids of jobs, sessions, workers and front ends look like: they become parts of keys and of JSON."""
@@ -163,3 +165,37 @@ def encode_result(job_id: str, result: Mapping[str, object]) -> str:
     if len(body) > MAX_RESULT_BYTES:
         raise BadJob(f"the result of job {job_id} takes {len(body)} bytes, at most {MAX_RESULT_BYTES} are allowed")
     return body
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A result to be published: JSON text, and this job's share (ms) of a worker's time.
+
+    Without ``learn`` the lane's cost stays as it is: the time says nothing of what its jobs cost.
+    """
+
+    lease: LeasedJob
+    result: str
+    decode_ms: float
+    learn: bool = True
+
+    @classmethod
+    def of(cls, lease: LeasedJob, result: Mapping[str, object], *, decode_ms: float, learn: bool = True) -> Self:
+        """Raises `BadJob` for a result that is not JSON or is over `MAX_RESULT_BYTES`."""
+        return cls(lease, encode_result(lease.job.id, result), max(0.001, float(decode_ms)), learn)
+
+    def verb(self, limits: QueueLimits, now_ms: int) -> Complete:
+        """The call of the script that publishes it."""
+        return Complete(
+            now_ms=now_ms,
+            id=self.lease.job.id,
+            session=self.lease.job.session,
+            generation=self.lease.generation,
+            decode_ms=self.decode_ms,
+            result=self.result,
+            front_prefix=FRONT_CHANNEL_PREFIX,
+            events_ttl_ms=limits.events_ttl_ms,
+            max_events=limits.max_events,
+            job_ttl_ms=limits.job_ttl_ms,
+            learn=int(self.learn),
+        )

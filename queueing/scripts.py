@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -57,23 +57,53 @@ class Scripts:
     """Runs verbs on one queue: one round trip each, one more only where Redis does not know the script (yet)."""
 
     def __init__(self, client: redis.Redis, keys: QueueKeys) -> None:
+        self._client = client
         self._call: Callable[..., Any] = client.execute_command
         self._keys = keys
         self._names: dict[str, list[str]] = {}
 
     def run(self, verb: Verb) -> Reply:
         """Run the verb's script; raises `QueueUnavailable` when Redis cannot be reached or take writes."""
-        script = load_script(verb.SCRIPT)
+        script, tail = self._prepared(verb)
+        with guarded():
+            try:
+                return _listed(self._call("EVALSHA", script.sha, *tail))
+            except NoScriptError:
+                return _listed(self._call("EVAL", script.source, *tail))
+
+    def run_all(self, verbs: Sequence[Verb]) -> list[Reply]:
+        """Run several in one round trip, each by itself whole or not at all; their replies in order.
+
+        Raises as `run` does; by then any of them may have happened, so only verbs that can be repeated belong here.
+        """
+        if len(verbs) == 1:
+            return [self.run(verbs[0])]
+        with guarded(), self._client.pipeline(transaction=False) as pipeline:
+            for verb in verbs:
+                script, tail = self._prepared(verb)
+                pipeline.execute_command("EVALSHA", script.sha, *tail)  # type: ignore[no-untyped-call]
+            replies = pipeline.execute(raise_on_error=False)
+        answers = []
+        for verb, reply in zip(verbs, replies, strict=True):
+            if isinstance(reply, NoScriptError):
+                answers.append(self.run(verb))
+                continue
+            with guarded():
+                if isinstance(reply, Exception):
+                    raise reply
+            answers.append(_listed(reply))
+        return answers
+
+    def _prepared(self, verb: Verb) -> tuple[Script, tuple[Any, ...]]:
+        """The verb's script, and what follows it in the command: the number of keys, the keys, the arguments."""
         keys = self._names.get(verb.SCRIPT)
         if keys is None:
             keys = self._names[verb.SCRIPT] = [str(getattr(self._keys, name)) for name in verb.KEYS]
-        tail = (len(keys), *keys, *verb.arguments())
-        with guarded():
-            try:
-                reply = self._call("EVALSHA", script.sha, *tail)
-            except NoScriptError:
-                reply = self._call("EVAL", script.source, *tail)
-        return reply if isinstance(reply, list) else [reply]
+        return load_script(verb.SCRIPT), (len(keys), *keys, *verb.arguments())
+
+
+def _listed(reply: Any) -> Reply:
+    return reply if isinstance(reply, list) else [reply]
 
 
 @contextmanager

@@ -67,6 +67,7 @@ class Claim(Verb):
     nonce: str
     max_jobs: int
     lease_ms: int
+    batches: str
     lanes: tuple[str, ...]
 
 

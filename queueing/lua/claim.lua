@@ -1,4 +1,5 @@
--- claim: lease up to max_jobs jobs of the lane whose head is most urgent. O(lanes), however many jobs wait.
+-- claim: lease a batch that begins with the most urgent head: jobs of its lane in order, and where the worker says so
+-- then of the next smaller windows of its kind. O(lanes), however many jobs wait.
 -- KEYS
 --   1 heads                string  index of the lanes' heads and ranks
 --   2 lane_prefix          prefix  + lane: zset of waiting jobs
@@ -11,10 +12,11 @@
 --   1 now_ms               int     Redis time in ms; 0 asks Redis
 --   2 worker               string  who claims
 --   3 nonce                string  new for each claim, the same when its reply was lost
---   4 max_jobs             int     most jobs to lease
+--   4 max_jobs             int     most jobs to lease, whatever the lane
 --   5 lease_ms             int     ms until the lease runs out
---   6 lanes                strings only these lanes (KIND:WINDOW, ...); none given: every lane
--- RETURNS {code, {fields of a job as in lib/leased.lua}, ...}
+--   6 batches              string  ' KIND:WINDOW MOST SMALLER ' ...: jobs of a batch, smaller windows that may join it
+--   7 lanes                strings only these lanes (KIND:WINDOW, ...); none given: every lane
+-- RETURNS {code, {fields of a job as in lib/leased.lua}, ...}   the head first
 --   JOBS       leased to this worker; attempts and generation are counted up
 --   NONE       nothing waits
 --   NOPOLICY   Redis holds no ranks: set the policy, then try again
@@ -36,42 +38,23 @@ if memory and string.match(memory, '^%S+') == nonce then
 end
 if not index then return {'NOPOLICY'} end
 local wanted
-for at = 6, #ARGV do wanted = wanted or {}; wanted[ARGV[at]] = true end
+for at = 7, #ARGV do wanted = wanted or {}; wanted[ARGV[at]] = true end
 local now, lanes = redis_now(ARGV[1]), #index / 68
-local position, lane, depth, total = most_urgent(index, lanes, now, wanted)
+local position, lane, total = most_urgent(index, lanes, now, wanted)
 if not position then return {'NONE'} end
 
-local lane_key = lane_prefix .. lane
-local popped = redis.call('ZPOPMIN', lane_key, ARGV[4])
-local taken = #popped / 2
-local next_score = tonumber(redis.call('ZRANGE', lane_key, 0, 0, 'WITHSCORES')[2])
-local head_start, max_age = struct.unpack('<dd', index, 40 * lanes + 16 * position - 15)
-local left = next_score and math.max(1, depth - taken) or 0
-next_score = next_score or 0
-redis.call('SETRANGE', heads, 40 * (position - 1),
-  struct.pack('<ddd', left, next_score, math.floor(next_score + head_start + 0.5) + max_age))
-
--- Whole numbers go to Redis as '%d': it would format a number of Lua as a double, which takes five times as long.
-local expiry, lease, got = now + lease_ms, {}, nonce
-local expiry_text, now_text = string.format('%d', expiry), string.format('%d', now)
-for at = 1, 2 * taken, 2 do
-  local id, key = popped[at], job_prefix .. popped[at]
-  local job = redis.call('HMGET', key, unpack(LEASED_FIELDS))
-  if job[1] then
-    job[1], job[2] = string.format('%d', job[1] + 1), string.format('%d', job[2] + 1)
-    redis.call('HSET', key, 'generation', job[1], 'attempts', job[2], 'state', 'leased', 'worker', worker,
-      'claimed_ms', now_text)
-    local arrival = math.floor(popped[at + 1] + head_start + 0.5)
-    claimed[#claimed + 1] = leased(job, id, lane, arrival, now, expiry)
-    lease[#lease + 1] = expiry_text
-    lease[#lease + 1] = id
-    got = got .. ' ' .. id .. ' ' .. job[1]
-  else
-    redis.call('HINCRBY', KEYS[7], string.match(lane, '^%a+') .. ':dropped', 1)
-  end
+local counts, expiry, leases, got = KEYS[7], now + lease_ms, {}, nonce
+-- @include lease_from
+local most, smaller = string.match(ARGV[6], ' ' .. lane .. ' (%d+) (%d+) ')
+local room = math.min(tonumber(ARGV[4]), tonumber(most or ARGV[4]))
+local kind, last = string.match(lane, '^%a+'), math.max(1, position - (smaller or 0))
+local taken = lease_from(position, room)
+for joining = position - 1, last, -1 do
+  if taken >= room or string.match(index, '^%a+', 56 * lanes + 12 * joining - 11) ~= kind then break end
+  taken = taken + lease_from(joining, room - taken)
 end
 if total > taken then arm() else redis.call('DEL', wake) end
 if not claimed[2] then return {'NONE'} end
-redis.call('ZADD', KEYS[5], unpack(lease))
+redis.call('ZADD', KEYS[5], unpack(leases))
 redis.call('SET', claim_key, got, 'PX', lease_ms)
 return claimed

@@ -28,6 +28,7 @@ local job_prefix, open_partial, session_jobs_prefix, events_prefix = KEYS[1], KE
 local id, session, generation, decode_ms = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local front_prefix, events_ttl_ms, max_events, job_ttl_ms = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local LEARNING_RATE = 0.1 -- the average follows about the last twenty decodes of a lane
+local MOST_AT_ONCE = 4 -- a machine that stood still for a while must not pass for a lane that costs seconds
 -- @include now jobs leave deliver
 local key, session_key = job_prefix .. id, KEYS[4] .. session
 local job = read(id)
@@ -48,7 +49,8 @@ redis.call('ZREM', KEYS[2], id)
 deliver(id, job, now, 'done', decode_ms, ARGV[6], 'null')
 if ARGV[11] == '1' then
   local learned = tonumber(redis.call('HGET', KEYS[7], job.lane))
-  redis.call('HSET', KEYS[7], job.lane, learned and learned + LEARNING_RATE * (decode_ms - learned) or decode_ms)
+  local seen = learned and math.min(decode_ms, MOST_AT_ONCE * learned) or decode_ms
+  redis.call('HSET', KEYS[7], job.lane, learned and learned + LEARNING_RATE * (seen - learned) or seen)
 end
 redis.call('HINCRBY', KEYS[8], job.kind .. ':done', 1)
 if job.kind == 'partial' then

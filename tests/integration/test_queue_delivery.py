@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from queueing.errors import BadJob
 from queueing.job import CompleteStatus, Delivery
 from queueing.job_queue import JobQueue, QueueLimits
 from queueing.lane import Kind, Lane
+from queueing.records import Completion
 from tests.support.queue_ears import Ears
 from tests.support.queue_jobs import START_MS, claim_one, final, partial
 
@@ -124,12 +126,48 @@ def test_a_lane_learns_its_cost_from_what_decodes_took(queue: JobQueue) -> None:
     assert decode(0, 100.0) == 100.0, "the first measurement replaces the guess"
     assert decode(1, 200.0) == pytest.approx(110.0)
     assert decode(2, 110.0) == pytest.approx(110.0)
+    assert decode(4, 60_000.0) == pytest.approx(110.0 * 1.3), "one that stood still moves it like four times the cost"
+    assert [decode(5 + n, 110.0) for n in range(20)][-1] == pytest.approx(110.0, rel=0.05)
+    faster = [decode(30 + n, 11.0) for n in range(40)]
+    assert faster[-1] == pytest.approx(11.0, rel=0.2), "a faster machine is believed"
+    slower = [decode(80 + n, 1_100.0) for n in range(40)]
+    assert slower[-1] == pytest.approx(1_100.0, rel=0.2), "and so is a slower one"
+    decode(130, 110.0)
+    before = decode(131, 110.0)
     queue.enqueue(final("s", 3, 3.0))
     queue.complete(claim_one(queue), {}, decode_ms=1.0, learn=False)
     (stats,) = (stats for stats in queue.stats().lanes if stats.lane == lane)
-    assert stats.cost_ms == pytest.approx(110.0), "a job that never reached the model teaches nothing"
+    assert stats.cost_ms == pytest.approx(before), "a job that never reached the model teaches nothing"
     others = [stats for stats in queue.stats().lanes if stats.lane != lane]
     assert not any(stats.learned for stats in others)
+
+
+def test_the_jobs_of_a_batch_are_completed_together_and_each_once(queue: JobQueue, redis_client: redis.Redis) -> None:
+    for number in range(4):
+        queue.enqueue(final(f"s{number}"))
+    leases = queue.claim("w", "n", max_jobs=4)
+    queue.cancel_session("s1")
+    lost = replace(leases[2], generation=leases[2].generation - 1)
+    with Ears(redis_client) as ears:
+        batch = [
+            Completion.of(lease, {"text": lease.job.id}, decode_ms=25.0) for lease in (*leases[:2], lost, leases[3])
+        ]
+        expected = (CompleteStatus.DONE, CompleteStatus.CANCELLED, CompleteStatus.STALE, CompleteStatus.DONE)
+        assert queue.complete_all(batch) == expected
+        again = (CompleteStatus.DONE, CompleteStatus.STALE, CompleteStatus.STALE, CompleteStatus.DONE)
+        assert queue.complete_all(batch) == again, "after a lost reply: nothing more is published"
+        assert [delivery.job for delivery in ears.heard()] == ["s0:f:0", "s3:f:0"]
+        assert queue.complete(leases[2], {}, decode_ms=1) is CompleteStatus.DONE, "its own lease is untouched"
+
+
+def test_a_batch_is_completed_also_where_redis_forgot_the_script(queue: JobQueue, redis_client: redis.Redis) -> None:
+    for number in range(3):
+        queue.enqueue(final(f"s{number}"))
+    leases = queue.claim("w", "n", max_jobs=3)
+    redis_client.script_flush()
+    batch = [Completion.of(lease, {}, decode_ms=1.0) for lease in leases]
+    assert queue.complete_all(batch) == (CompleteStatus.DONE,) * 3
+    assert queue.stats().leases == ()
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ import pytest
 import redis
 from redis.connection import Connection
 
+from queueing.batches import Batch
 from queueing.connect import connect
 from queueing.errors import QueueUnavailable
 from queueing.job import CompleteStatus, EnqueueStatus, LeasedJob
 from queueing.job_queue import JobQueue, QueueLimits
-from queueing.lane import all_lanes
+from queueing.lane import Kind, all_lanes
+from queueing.records import Completion
 from tests.support.queue_ears import key_names
 from tests.support.queue_jobs import START_MS, claim_one, final, in_lane, nonce, partial
 
@@ -54,6 +56,14 @@ def test_enqueue_claim_and_complete_take_one_round_trip_each(redis_client: redis
     assert trips.of(lambda: held.extend(queue.claim("w", nonce(), max_jobs=8))) == 1
     assert trips.of(lambda: queue.complete(held[0], {"text": "a"}, decode_ms=1)) == 1
     assert trips.of(lambda: queue.claim("w", nonce())) == 1
+    for number in range(8):
+        queue.enqueue(partial(f"b{number}", 1))
+    wide = {lane: Batch(8, 3) for lane in all_lanes() if lane.kind is Kind.PARTIAL}
+    batch: list[LeasedJob] = []
+    assert trips.of(lambda: batch.extend(queue.claim("w", nonce(), max_jobs=8, batches=wide))) == 1
+    done = [Completion.of(lease, {"text": "a"}, decode_ms=1) for lease in batch]
+    assert len(done) == 8
+    assert trips.of(lambda: queue.complete_all(done)) == 1
 
 
 def test_a_forgotten_script_costs_one_round_trip_more_and_no_job(redis_client: redis.Redis, trips: Trips) -> None:
@@ -130,6 +140,7 @@ def test_a_redis_that_is_away_is_one_kind_of_error(redis_client: redis.Redis) ->
         lambda: away.claim("w", nonce()),
         lambda: away.renew([lease]),
         lambda: away.complete(lease, {}, decode_ms=1),
+        lambda: away.complete_all([Completion.of(lease, {}, decode_ms=1)] * 2),
         lambda: away.fail(lease, "decode_failed", "x"),
         lambda: away.release([lease]),
         lambda: away.cancel_partial("s"),

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from queueing.batches import Batches
 from queueing.connect import connect
 from queueing.lane import Lane
 from queueing.policies import POLICIES
-from tests.support.queue_driver import FILE_LANES, REPORTS, SESSIONS, STEPS_MS, QueueDriver, worth_seeing
+from tests.support.queue_driver import BATCHES, FILE_LANES, REPORTS, SESSIONS, STEPS_MS, QueueDriver, worth_seeing
 
 AUDIO_S = (0.5, 2.5, 5.5, 9.0)
 WORKERS = ("w1", "w2", "w3")
@@ -46,9 +47,14 @@ class QueueMachine(RuleBasedStateMachine):
     def enqueue_file(self, lane: Lane) -> None:
         self.driver.enqueue_file(lane)
 
-    @rule(worker=st.sampled_from(WORKERS), most=st.integers(1, 3), lost_reply=st.booleans())
-    def claim(self, worker: str, most: int, lost_reply: bool) -> None:
-        self.driver.claim(worker, most, lost_reply)
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        most=st.integers(1, 4),
+        lost_reply=st.booleans(),
+        batches=st.sampled_from(BATCHES),
+    )
+    def claim(self, worker: str, most: int, lost_reply: bool, batches: Batches) -> None:
+        self.driver.claim(worker, most, lost_reply, batches)
 
     @precondition(lambda self: self.driver.leases)
     @rule(data=st.data(), verb=st.sampled_from(REPORTS), times=st.integers(1, 2))
@@ -108,7 +114,7 @@ def walk(driver: QueueDriver, rng: random.Random, steps: int) -> None:
         (6, lambda: driver.enqueue_final(rng.choice(SESSIONS), rng.choice(AUDIO_S), rng.random() < 0.2)),
         (10, lambda: driver.enqueue_partial(rng.choice(SESSIONS), rng.choice(AUDIO_S), rng.random() < 0.2)),
         (3, lambda: driver.enqueue_file(rng.choice(FILE_LANES))),
-        (12, lambda: driver.claim(rng.choice(WORKERS), rng.randint(1, 3), rng.random() < 0.2)),
+        (12, lambda: driver.claim(rng.choice(WORKERS), rng.randint(1, 4), rng.random() < 0.2, rng.choice(BATCHES))),
         (
             14,
             lambda: (

@@ -8,8 +8,9 @@ from typing import Any
 
 import redis
 
+from queueing.batches import Batch, Batches
 from queueing.job import CompleteStatus, EnqueueStatus, LeasedJob, NewJob, Renewed
-from queueing.job_queue import JobQueue, QueueLimits
+from queueing.job_queue import NO_BATCHES, JobQueue, QueueLimits
 from queueing.lane import Kind, Lane, all_lanes
 from tests.support.queue_ears import Ears
 from tests.support.queue_jobs import START_MS, final, in_lane, nonce, partial
@@ -20,6 +21,13 @@ FILE_LANES = [lane for lane in all_lanes() if lane.kind is Kind.FILE][:4]
 LIMITS = QueueLimits(max_queued=8, max_attempts=2, lease_ms=10_000, stale_partial_ms=30_000)
 REPORTS = ("complete", "fail", "give up", "release", "renew")
 STEPS_MS = (1, 400, 3_000, 10_001, 31_000)
+BATCHES: tuple[Batches, ...] = (
+    NO_BATCHES,
+    {lane: Batch(2) for lane in all_lanes()},
+    {lane: Batch(4, 2) if lane.kind is Kind.PARTIAL else Batch(1) for lane in all_lanes()},
+    {lane: Batch(6, 11) for lane in all_lanes() if lane.kind is Kind.PARTIAL},
+)
+"""What workers may say: nothing, less than they could hold, a few smaller windows, all of them."""
 
 
 class QueueDriver:
@@ -67,18 +75,19 @@ class QueueDriver:
         self._segments["files"] += 1
         self.enqueue(in_lane(f"file-{self._segments['files']}", lane))
 
-    def claim(self, worker: str, most: int, lost_reply: bool) -> None:
+    def claim(self, worker: str, most: int, lost_reply: bool, batches: Batches = NO_BATCHES) -> None:
         self.waking = max(0, self.waking - 1)
-        expected = self.model.claim(worker, self.now, most)
+        expected = self.model.claim(worker, self.now, most, batches)
         token = nonce()
-        taken = self.queue.claim(worker, token, max_jobs=most, now_ms=self.now)
+        taken = self.queue.claim(worker, token, max_jobs=most, batches=batches, now_ms=self.now)
         assert [(lease.job, lease.generation, lease.attempt, lease.arrival_ms) for lease in taken] == [
             (job.job, job.generation, job.attempts, job.arrival_ms) for job in expected
         ]
         if lost_reply and taken:
-            assert self.queue.claim(worker, token, max_jobs=most, now_ms=self.now + 5) == taken
+            assert self.queue.claim(worker, token, max_jobs=most, batches=batches, now_ms=self.now + 5) == taken
         self.leases += taken
         self.seen["claimed"] += len(taken)
+        self.seen["lifted"] += sum(lease.lane != taken[0].lane for lease in taken)
 
     def report(self, lease: LeasedJob, verb: str, times: int) -> None:
         """By anyone who ever held a lease, also one who lost it long ago; more than once when replies are lost."""
@@ -200,7 +209,7 @@ def worth_seeing() -> set[str]:
     return {
         *(f"{kind} {status}" for kind in kinds for status in ("queued", "full")),
         *(f"partial {status}" for status in ("extended", "busy", "obsolete")),
-        "final duplicate", "superseded", "claimed", "swept", "lost", "renewed",
+        "final duplicate", "superseded", "claimed", "lifted", "swept", "lost", "renewed",
         *(f"{kind} complete {CompleteStatus.DONE}" for kind in kinds),
         *(f"{kind} complete {CompleteStatus.STALE}" for kind in kinds),
         *(f"{kind} complete {CompleteStatus.CANCELLED}" for kind in ("partial", "final")),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from queueing.batches import Batch, Batches
 from queueing.job import CompleteStatus, EnqueueStatus, NewJob
 from queueing.job_queue import QueueLimits
-from queueing.lane import Kind, Lane, all_lanes
+from queueing.lane import WINDOWS_S, Kind, Lane, all_lanes
 from queueing.policy import LaneRank
 
 
@@ -80,8 +81,9 @@ class QueueModel:
         self.jobs[new.id] = ModelJob(new, now_ms)
         return EnqueueStatus.QUEUED, superseded
 
-    def next_jobs(self, now_ms: int, most: int) -> list[ModelJob]:
-        """What a claim must take: the first of all waiting jobs by rank, and the next ones of its lane."""
+    def next_jobs(self, now_ms: int, most: int, batches: Batches) -> list[ModelJob]:
+        """What a claim must take: the first of all waiting jobs by rank, the next ones of its lane, and while there is
+        room and the worker allows it those of the next smaller windows, the largest of these first."""
         waiting = self.in_state("queued")
         if not waiting:
             return []
@@ -99,10 +101,15 @@ class QueueModel:
                 (job for job in waiting if self.ranks[job.lane].tier == tier),
                 key=lambda job: (-self.ranks[job.lane].urgency(job.arrival_ms, now_ms), *order(job)),
             )
-        return sorted((job for job in waiting if job.lane == first.lane), key=order)[:most]
+        bounds = batches.get(first.lane, Batch(most))
+        place = WINDOWS_S.index(first.lane.window_s)
+        allowed = WINDOWS_S[max(0, place - bounds.smaller) : place + 1]
+        company = [job for job in waiting if job.lane.kind is first.lane.kind and job.lane.window_s in allowed]
+        company.sort(key=lambda job: (-job.lane.window_s, *order(job)))
+        return company[: min(most, bounds.most)]
 
-    def claim(self, worker: str, now_ms: int, most: int) -> list[ModelJob]:
-        taken = self.next_jobs(now_ms, most)
+    def claim(self, worker: str, now_ms: int, most: int, batches: Batches) -> list[ModelJob]:
+        taken = self.next_jobs(now_ms, most, batches)
         for job in taken:
             job.state, job.worker = "leased", worker
             job.attempts += 1

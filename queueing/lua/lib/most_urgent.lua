@@ -1,5 +1,5 @@
 -- The claim rule of queueing.policy, over the heads of all lanes (`index`: see lanes.lua). Kept lean for every claim.
--- Returns the lane's position, its name, how many jobs it holds, and how many all lanes hold.
+-- Returns the lane's position, its name, and how many jobs all lanes hold.
 local function most_urgent(index, lanes, now, wanted)
   local head = {struct.unpack('<' .. string.rep('ddddd', lanes), index)}
   local names = 56 * lanes
@@ -22,6 +22,6 @@ local function most_urgent(index, lanes, now, wanted)
     at = at + 5
   end
   if earliest_due <= now then best = overdue end
-  if not best then return nil, nil, 0, total end
-  return best, string.match(index, '^%S+', names + 12 * best - 11), head[5 * best - 4], total
+  if not best then return nil, nil, total end
+  return best, string.match(index, '^%S+', names + 12 * best - 11), total
 end
