@@ -28,7 +28,7 @@ FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
 MAX_SEGMENT_S = 28.0
 """A decode holds 30 s, and needs 2 s of room after the speech."""
 
-ONSET = 0.5
+ONSET = 0.45
 RELEASE = 0.35
 ONSET_FRAMES = 3
 """Voiced frames on end that begin speech: a click is shorter."""

@@ -31,13 +31,13 @@ class VoiceDetector(Protocol):
         """Hear the next frames."""
 
 
-_TARGET_RMS = 0.2
+_TARGET_RMS = 0.07
 """The level at which the scores part best, of full scale 1."""
 
 _LOWEST_LEVEL = 16.0
 """In units of a sample: what stays below -66 dBFS for seconds is not made louder any more."""
 
-_FIRST_LEVEL = 1_000.0
+_FIRST_LEVEL = 300.0
 """Before anything was heard; speech of a usual level is above it, and one that is not is found within the half-life."""
 
 _HALF_LIFE_S = 3.0
