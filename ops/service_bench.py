@@ -1,0 +1,209 @@
+"""Measure the whole service on this machine: latency, text and CPU time under real-time streams of utterances.
+
+    python -m ops.service_bench --speech DIR                              1, 2, 4, 8, 10 and 20 streams
+    python -m ops.service_bench --speech DIR --streams 10 --workers 2 --json
+    python -m ops.service_bench --speech DIR --identical                  also: is a text the same however it is sent?
+
+It starts a service of its own (`hearline up` with its own Redis, on a free port) and plays recordings of 5 to 15 s
+to it with `hearline load`: staggered, in an open loop. Nothing else should run meanwhile. docs/measurements.md
+explains every figure. As JSON:
+
+    streams.N.{final_latency_s,first_text_s}.{p50,p95,max}   streams.N.{wer,wer_alone}
+    streams.N.cpu_per_audio_s     CPU seconds of web, workers and Redis for a second of audio sent; cpu_s by process
+    streams.N.exactly_once_in_order, streams_planned, streams_done, generator
+    identical.{share,by_frame_bytes,different}                goals, machine, plan
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ops.errors import Missing, WrongUse
+from ops.service_bench_client import Clip, Sending, load_clips, transcribe
+from ops.service_bench_identical import Comparison, compare, first_with_text
+from ops.service_bench_load import FRAME_BYTES, Plan, alone_texts, measure_streams
+from ops.service_bench_process import Setup, running
+from ops.service_bench_report import goals, plot, table
+from queueing.policies import POLICIES
+
+STREAMS = (1, 2, 4, 8, 10, 20)
+LEAST_S, MOST_S = 5.0, 15.0
+IDENTICAL_CLIPS = 2
+BUSY_CLIPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to measure."""
+
+    streams: tuple[int, ...]
+    duration_s: float
+    seed: int
+    workers: int
+    policy: str
+    identical: tuple[str, ...]
+    """Policies under which texts are compared; empty: not at all."""
+
+
+def measure(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The report. Raises `OpsError`."""
+    report: dict[str, Any] = {}
+    if wanted.streams:
+        report["streams"] = _streams(clips, wanted, environment)
+    if wanted.identical:
+        report["identical"] = _identical(clips, wanted, environment)
+    report["goals"] = goals(report)
+    return report
+
+
+def _streams(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    plan = Plan(wanted.duration_s, wanted.seed)
+    with running(Setup(wanted.workers, wanted.policy, environment)) as service:
+        alone = alone_texts(service, clips, _say)
+        for streams in wanted.streams:
+            figures = measure_streams(service, clips, alone, streams, plan, environment)
+            found[str(streams)] = figures
+            latency = figures["final_latency_s"]
+            _say(
+                f"{streams} streams: final p50 {latency['p50']} s, p95 {latency['p95']} s, "
+                f"{figures['cpu_per_audio_s']} CPU s per audio second"
+            )
+    return found
+
+
+def _identical(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str]) -> dict[str, Any]:
+    comparison = Comparison()
+    chosen: list[Clip] = []
+    for policy in wanted.identical:
+        with running(Setup(wanted.workers, policy, environment)) as service:
+
+            def text_of(clip: Clip, url: str = service.url) -> str:
+                return asyncio.run(transcribe(url, clip, Sending(FRAME_BYTES, paced=False)))
+
+            first = not chosen
+            chosen = chosen or first_with_text(clips, text_of, IDENTICAL_CLIPS)
+            crowd = [clip for clip in clips if clip not in chosen][:BUSY_CLIPS] or [*clips]
+            work = compare(service.url, policy, chosen, crowd, comparison, one_byte_alone=first, progress=_say)
+            asyncio.run(work)
+    return comparison.fields()
+
+
+def _machine(environment: Mapping[str, str]) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    import psutil
+
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "load_average": [round(value, 2) for value in os.getloadavg()],
+        "packages": {name: version(name) for name in ("faster-whisper", "ctranslate2", "redis", "gunicorn")},
+        "settings": {name: value for name, value in environment.items() if name.startswith("HEARLINE_")},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _numbers(_ctx: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 1,2,4") from None
+    if any(not 1 <= number <= 1_000 for number in numbers):
+        raise click.BadParameter(f"{text!r}: each number of streams is between 1 and 1000")
+    return numbers
+
+
+def _policies(_ctx: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if unknown := [name for name in names if name not in POLICIES]:
+        raise click.BadParameter(f"no such policy: {', '.join(unknown)}; there are {', '.join(POLICIES)}")
+    return names
+
+
+@click.command("service_bench", help=__doc__, context_settings={"max_content_width": 120})
+@click.option("--speech", type=click.Path(path_type=Path, file_okay=False), required=True, metavar="DIR")
+@click.option("--streams", default=",".join(map(str, STREAMS)), show_default=True, callback=_numbers, metavar="N,...")
+@click.option("--duration", "duration_s", type=click.FloatRange(5, 3600), default=90.0, show_default=True, metavar="S")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides the order of the recordings.")
+@click.option("--limit", type=click.IntRange(2), metavar="N", help="So many recordings.  [default: all]")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--policy", type=click.Choice(sorted(POLICIES)), default="priority", show_default=True)
+@click.option("--identical", is_flag=True, help="Also compare texts by frame size, company and policy.")
+@click.option(
+    "--policies",
+    default=",".join(POLICIES),
+    callback=_policies,
+    show_default=True,
+    help="Those that --identical tries.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--plot", "plot_to", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+def main(
+    speech: Path,
+    streams: tuple[int, ...],
+    duration_s: float,
+    seed: int,
+    limit: int | None,
+    workers: int,
+    policy: str,
+    identical: bool,
+    policies: tuple[str, ...],
+    as_json: bool,
+    plot_to: Path | None,
+) -> None:
+    if not streams and not identical:
+        raise WrongUse("nothing to measure: name --streams, or --identical")
+    if plot_to is not None:
+        _check_plot(plot_to, streams)
+    environment = dict(os.environ)  # noqa: TID251
+    machine = _machine(environment)  # before the work: the load average is then that of others
+    clips = load_clips(speech, LEAST_S, MOST_S)
+    random.Random(seed).shuffle(clips)
+    clips = clips[:limit]
+    wanted = Wanted(streams, duration_s, seed, workers, policy, policies if identical else ())
+    report = measure(clips, wanted, environment)
+    report["machine"] = machine
+    report["plan"] = {
+        "workers": workers, "policy": policy, "duration_s": duration_s, "seed": seed, "recordings": len(clips),
+        "mean_clip_s": round(sum(clip.seconds for clip in clips) / len(clips), 2),
+    }  # fmt: skip
+    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
+    if plot_to is not None:
+        plot(report, plot_to)
+
+
+def _check_plot(path: Path, streams: Sequence[int]) -> None:
+    import importlib.util
+
+    if not streams:
+        raise WrongUse("--plot draws the figures by number of streams: name some with --streams")
+    if path.suffix not in (".svg", ".png", ".pdf") or not path.parent.is_dir():
+        raise WrongUse(f"--plot {path}: name a .svg, .png or .pdf file in a folder that is there")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise Missing("--plot needs matplotlib: pip install 'hearline[bench]'")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m ops.service_bench")
