@@ -23,17 +23,23 @@ class Batch:
     smaller: int = 0
 
 
-Batches = Mapping[Lane, Batch]
-"""Bounds by lane; a lane that is not named is bounded by the claim's ``max_jobs`` alone and filled from no other."""
+class Batches:
+    """Bounds by lane. A lane that is not named is bounded by the claim's ``max_jobs`` alone and filled from no other.
+
+    Immutable; checked and written as text once, for any number of claims. Raises `BadJob` for what cannot be.
+    """
+
+    def __init__(self, by_lane: Mapping[Lane, Batch]) -> None:
+        for lane, batch in by_lane.items():
+            if not 1 <= batch.most <= MAX_BATCH:
+                raise BadJob(f"a batch of {lane.name} may hold {batch.most} jobs, a claim takes 1 to {MAX_BATCH}")
+            if batch.smaller < 0 or (batch.smaller and lane.kind is not Kind.PARTIAL):
+                raise BadJob(
+                    f"a batch of {lane.name} takes jobs of {batch.smaller} smaller windows: only partials may be lifted"
+                )
+        self.by_lane = dict(by_lane)
+        self.text = " ".join(("", *(f"{lane.name} {one.most} {one.smaller}" for lane, one in by_lane.items()), ""))
+        """`` KIND:WINDOW MOST SMALLER `` ..., as the claim script reads it."""
 
 
-def encode_batches(batches: Batches) -> str:
-    """``KIND:WINDOW MOST SMALLER`` for each lane, as the claim script reads it; raises `BadJob` for what cannot be."""
-    for lane, batch in batches.items():
-        if not 1 <= batch.most <= MAX_BATCH:
-            raise BadJob(f"a batch of {lane.name} may hold {batch.most} jobs, a claim takes 1 to {MAX_BATCH}")
-        if batch.smaller < 0 or (batch.smaller and lane.kind is not Kind.PARTIAL):
-            raise BadJob(
-                f"a batch of {lane.name} takes jobs of {batch.smaller} smaller windows: only partials may be lifted"
-            )
-    return " ".join(("", *(f"{lane.name} {batch.most} {batch.smaller}" for lane, batch in batches.items()), ""))
+NO_BATCHES = Batches({})

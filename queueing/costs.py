@@ -16,6 +16,10 @@ PRIOR_MS_PER_WINDOW_S = 18.0
 """120 ms + 18 ms per second of window passes the decodes measured with tiny.en (int8, CPU): 194 ms in a 4 s
 window, 268 ms on average at about 9 s, 655 ms in the full 30 s."""
 
+PRIOR_SHARE_OF_COMPANION = 0.26
+"""What each further job adds to a batch, as a share of the first: 4 s windows took 194 ms alone, 328 ms as a batch of 4
+and 544 ms as one of 8 (tiny.en, int8, CPU)."""
+
 MIN_COST_MS = 1.0
 MAX_COST_MS = 600_000.0
 """Bounds of a believable cost; policies divide by it and multiply it by 1e7."""
@@ -28,6 +32,11 @@ O(jobs), and a policy's choice hardly depends on less."""
 def prior_cost_ms(lane: Lane) -> float:
     """The cost of a lane before anything was measured: affine in the window."""
     return PRIOR_BASE_MS + PRIOR_MS_PER_WINDOW_S * lane.window_s
+
+
+def prior_batch_ms(lane: Lane, jobs: int) -> float:
+    """The time of one call of the model for ``jobs`` jobs of a lane before anything was measured."""
+    return prior_cost_ms(lane) * (1 + PRIOR_SHARE_OF_COMPANION * (jobs - 1))
 
 
 def prior_costs() -> dict[Lane, float]:

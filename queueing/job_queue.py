@@ -12,7 +12,7 @@ from typing import Self
 import redis
 
 from queueing import records, verbs
-from queueing.batches import Batches, encode_batches
+from queueing.batches import NO_BATCHES, Batches
 from queueing.connect import WAIT_LIMIT_S
 from queueing.costs import prior_cost_ms
 from queueing.errors import BadJob
@@ -29,8 +29,6 @@ from queueing.settings import QueueSettings
 from queueing.stats import QueueReader, QueueStats
 
 __all__ = ["JobQueue", "QueueLimits", "SweepReport"]
-
-NO_BATCHES: Batches = {}
 
 
 class JobQueue:
@@ -114,7 +112,7 @@ class JobQueue:
                 nonce=nonce,
                 max_jobs=max_jobs,
                 lease_ms=self.limits.lease_ms,
-                batches=encode_batches(batches),
+                batches=batches.text,
                 lanes=tuple(lane.name for lane in lanes or ()),
             )
         )

@@ -9,7 +9,7 @@ import pytest
 import redis
 from redis.connection import Connection
 
-from queueing.batches import Batch
+from queueing.batches import Batch, Batches
 from queueing.connect import connect
 from queueing.errors import QueueUnavailable
 from queueing.job import CompleteStatus, EnqueueStatus, LeasedJob
@@ -58,7 +58,7 @@ def test_enqueue_claim_and_complete_take_one_round_trip_each(redis_client: redis
     assert trips.of(lambda: queue.claim("w", nonce())) == 1
     for number in range(8):
         queue.enqueue(partial(f"b{number}", 1))
-    wide = {lane: Batch(8, 3) for lane in all_lanes() if lane.kind is Kind.PARTIAL}
+    wide = Batches({lane: Batch(8, 3) for lane in all_lanes() if lane.kind is Kind.PARTIAL})
     batch: list[LeasedJob] = []
     assert trips.of(lambda: batch.extend(queue.claim("w", nonce(), max_jobs=8, batches=wide))) == 1
     done = [Completion.of(lease, {"text": "a"}, decode_ms=1) for lease in batch]

@@ -13,16 +13,19 @@ from queueing.batches import Batch, Batches
 from queueing.errors import BadJob
 from queueing.job import LeasedJob
 from queueing.job_queue import JobQueue, QueueLimits
-from queueing.lane import WINDOWS_S, Kind, Lane, all_lanes
+from queueing.lane import WINDOWS_S, Kind, Lane
 from queueing.policies import POLICIES
+from queueing.scripts import Scripts
+from queueing.verbs import Claim
 from tests.support.queue_jobs import START_MS, in_lane, nonce
 
 ON_REDIS = settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 LIMITS = QueueLimits(stale_partial_ms=10**9, job_ttl_ms=10**9)
-FEW = [Lane(kind, window) for kind in Kind for window in (2, 3, 4, 6, 30)]
-"""Few enough that batches find company."""
+PARTIALS = [Lane(Kind.PARTIAL, window) for window in (2, 3, 4, 6, 30)]
+FEW = [*PARTIALS, *PARTIALS, *(Lane(kind, window) for kind in (Kind.FINAL, Kind.FILE) for window in (2, 3, 30))]
+"""Few enough that batches find company, most of them partials."""
 
 jobs_waiting = st.lists(st.tuples(st.sampled_from(FEW), st.integers(0, 70_000)), min_size=1, max_size=30)
 costs_of_lanes = st.dictionaries(st.sampled_from(FEW), st.floats(1.0, 20_000.0), max_size=8)
@@ -30,12 +33,15 @@ costs_of_lanes = st.dictionaries(st.sampled_from(FEW), st.floats(1.0, 20_000.0),
 
 @st.composite
 def bounds(draw: st.DrawFn) -> Batches:
-    """Some lanes bounded, partials with and without smaller windows, some lanes not named."""
-    chosen = draw(st.lists(st.sampled_from(all_lanes()), unique=True))
-    return {
-        lane: Batch(draw(st.integers(1, 6)), draw(st.integers(0, 11)) if lane.kind is Kind.PARTIAL else 0)
-        for lane in chosen
-    }
+    """Most lanes bounded, partials with and without smaller windows, some lanes not named."""
+    unnamed = draw(st.sets(st.sampled_from(FEW), max_size=3))
+    return Batches(
+        {
+            lane: Batch(draw(st.integers(1, 6)), draw(st.integers(0, 11)) if lane.kind is Kind.PARTIAL else 0)
+            for lane in dict.fromkeys(FEW)
+            if lane not in unnamed
+        }
+    )
 
 
 def filled(client: redis.Redis, policy: str, costs: Mapping[Lane, float], jobs: list[tuple[Lane, int]]) -> JobQueue:
@@ -95,7 +101,7 @@ def test_batches_hold_under_every_policy(
         token = nonce()
         batch = queue.claim("w", token, max_jobs=most, batches=batches, now_ms=now)
         assert batch[0].job.id == alone.job.id, "company changes nothing of who is first"
-        bound = batches.get(alone.lane, Batch(most))
+        bound = batches.by_lane.get(alone.lane, Batch(most))
         expected = companions(waiting, alone, Batch(min(most, bound.most), bound.smaller), scores)
         assert [lease.job.id for lease in batch] == expected
         for lease in batch:
@@ -126,7 +132,7 @@ def test_a_final_or_file_is_only_ever_with_its_own_lane(
 def test_company_comes_only_from_lanes_that_the_worker_takes(redis_client: redis.Redis) -> None:
     head, next_one, last = (Lane(Kind.PARTIAL, window) for window in (5, 4, 3))
     queue = filled(redis_client, "fcfs", {}, [(head, 0), (next_one, 1), (last, 2), (last, 3)])
-    wide = {head: Batch(8, 11)}
+    wide = Batches({head: Batch(8, 11)})
     batch = queue.claim("w", nonce(), max_jobs=8, batches=wide, lanes=[head, last], now_ms=START_MS + 9)
     assert [lease.lane for lease in batch] == [head, last, last]
     assert [lease.lane for lease in queue.claim("w", nonce(), max_jobs=8, now_ms=START_MS + 9)] == [next_one]
@@ -135,7 +141,7 @@ def test_company_comes_only_from_lanes_that_the_worker_takes(redis_client: redis
 def test_a_lone_job_is_taken_at_once_whatever_the_bounds(redis_client: redis.Redis) -> None:
     lane = Lane(Kind.PARTIAL, 8)
     queue = filled(redis_client, "priority", {}, [(lane, 0)])
-    assert len(queue.claim("w", nonce(), max_jobs=8, batches={lane: Batch(8, 5)}, now_ms=START_MS)) == 1
+    assert len(queue.claim("w", nonce(), max_jobs=8, batches=Batches({lane: Batch(8, 5)}), now_ms=START_MS)) == 1
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,16 @@ def test_a_lone_job_is_taken_at_once_whatever_the_bounds(redis_client: redis.Red
         (Lane(Kind.PARTIAL, 8), Batch(65), r"partial:8 may hold 65 jobs"),
     ],
 )
-def test_bounds_that_cannot_be_are_refused(redis_client: redis.Redis, lane: Lane, batch: Batch, said: str) -> None:
-    queue = JobQueue(redis_client)
+def test_bounds_that_cannot_be_are_refused(lane: Lane, batch: Batch, said: str) -> None:
     with pytest.raises(BadJob, match=said):
-        queue.claim("w", nonce(), max_jobs=8, batches={lane: batch})
+        Batches({lane: batch})
+
+
+def test_the_script_itself_never_leaves_the_kind(redis_client: redis.Redis) -> None:
+    jobs = [(Lane(Kind.FINAL, 2), 0), (Lane(Kind.PARTIAL, 30), 1), (Lane(Kind.PARTIAL, 25), 2)]
+    queue = filled(redis_client, "fcfs", {}, jobs)
+    everything = Claim(
+        now_ms=START_MS + 9, worker="w", nonce=nonce(), max_jobs=8, lease_ms=1_000, batches=" final:2 8 11 ", lanes=()
+    )
+    _, *leased = Scripts(redis_client, queue.keys).run(everything)
+    assert len(leased) == 1

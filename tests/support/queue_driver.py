@@ -8,9 +8,9 @@ from typing import Any
 
 import redis
 
-from queueing.batches import Batch, Batches
+from queueing.batches import NO_BATCHES, Batch, Batches
 from queueing.job import CompleteStatus, EnqueueStatus, LeasedJob, NewJob, Renewed
-from queueing.job_queue import NO_BATCHES, JobQueue, QueueLimits
+from queueing.job_queue import JobQueue, QueueLimits
 from queueing.lane import Kind, Lane, all_lanes
 from tests.support.queue_ears import Ears
 from tests.support.queue_jobs import START_MS, final, in_lane, nonce, partial
@@ -23,9 +23,9 @@ REPORTS = ("complete", "fail", "give up", "release", "renew")
 STEPS_MS = (1, 400, 3_000, 10_001, 31_000)
 BATCHES: tuple[Batches, ...] = (
     NO_BATCHES,
-    {lane: Batch(2) for lane in all_lanes()},
-    {lane: Batch(4, 2) if lane.kind is Kind.PARTIAL else Batch(1) for lane in all_lanes()},
-    {lane: Batch(6, 11) for lane in all_lanes() if lane.kind is Kind.PARTIAL},
+    Batches({lane: Batch(2) for lane in all_lanes()}),
+    Batches({lane: Batch(4, 2) if lane.kind is Kind.PARTIAL else Batch(1) for lane in all_lanes()}),
+    Batches({lane: Batch(6, 11) for lane in all_lanes() if lane.kind is Kind.PARTIAL}),
 )
 """What workers may say: nothing, less than they could hold, a few smaller windows, all of them."""
 

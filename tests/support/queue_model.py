@@ -101,7 +101,7 @@ class QueueModel:
                 (job for job in waiting if self.ranks[job.lane].tier == tier),
                 key=lambda job: (-self.ranks[job.lane].urgency(job.arrival_ms, now_ms), *order(job)),
             )
-        bounds = batches.get(first.lane, Batch(most))
+        bounds = batches.by_lane.get(first.lane, Batch(most))
         place = WINDOWS_S.index(first.lane.window_s)
         allowed = WINDOWS_S[max(0, place - bounds.smaller) : place + 1]
         company = [job for job in waiting if job.lane.kind is first.lane.kind and job.lane.window_s in allowed]
