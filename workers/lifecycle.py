@@ -74,7 +74,7 @@ class Activity:
         self._state = WorkerState.STARTING
         self._may_end = True
         self._decoding_since_s: float | None = None
-        self._windows = 1
+        self._jobs = 1
         self.last_decode_ms = 0.0
         self.decodes = 0
 
@@ -111,11 +111,11 @@ class Activity:
         with self._lock:
             return self._may_end
 
-    def begin_decode(self, windows: int = 1) -> None:
-        """The model is called for ``windows`` stretches of up to 30 s."""
+    def begin_decode(self, jobs: int = 1) -> None:
+        """The model is called for a batch of ``jobs``."""
         with self._lock:
             self._decoding_since_s = self._clock.monotonic()
-            self._windows = windows
+            self._jobs = jobs
 
     def end_decode(self) -> float:
         """The model has returned; returns the seconds it took."""
@@ -128,16 +128,16 @@ class Activity:
             return seconds
 
     def decoding_s(self) -> float:
-        """Seconds since the running decode began, per window; 0 when none runs."""
+        """Seconds since the running decode began, per job; 0 when none runs."""
         with self._lock:
             if self._decoding_since_s is None:
                 return 0.0
-            return (self._clock.monotonic() - self._decoding_since_s) / self._windows
+            return (self._clock.monotonic() - self._decoding_since_s) / self._jobs
 
 
 @dataclass(frozen=True, slots=True)
 class WatchLimits:
-    """``max_decode_s``: a decode that takes longer for each of its windows is hung. ``drain_s``: grace of a running
+    """``max_decode_s``: a decode that takes longer for each of its jobs is hung. ``drain_s``: grace of a running
     decode after the first signal."""
 
     max_decode_s: float
@@ -177,7 +177,7 @@ class Watch:
             if decoding_s > self._limits.max_decode_s:
                 log.error(
                     "decode_hung",
-                    window_s=round(decoding_s, 1),
+                    per_job_s=round(decoding_s, 1),
                     max_decode_s=self._limits.max_decode_s,
                     jobs=[lease.job.id for lease in self._held()],
                 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import psutil
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -28,7 +30,7 @@ class WorkerMetrics:
         )
         self.complete_s = Histogram(
             "hearline_complete_seconds",
-            "One completion's or failure report's round trip.",
+            "One round trip that reports results, of a whole batch, or one failure.",
             registry=registry,
             buckets=ROUND_TRIP_BUCKETS_S,
         )
@@ -77,6 +79,19 @@ class WorkerMetrics:
             ["kind", "policy"],
             registry=registry,
         )
+        self.audio_bytes = Counter(
+            "hearline_worker_audio_bytes",
+            "Bytes of audio of claimed jobs by where they came from: redis, or what was fetched before (cache).",
+            ["source"],
+            registry=registry,
+        )
+        self.fallbacks = Counter(
+            "hearline_decode_fallbacks",
+            "Requests that the model had to decode once more, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self._fallbacks_seen: dict[str, int] = {}
         self.redis_failures = Counter(
             "hearline_worker_redis_failures",
             "Redis operations that failed and were tried again, by operation.",
@@ -116,6 +131,17 @@ class WorkerMetrics:
         self.decoded_audio_s.labels(kind, self.policy).inc(audio_s)
         if audio_s > 0:
             self.real_time_factor.labels(kind, self.policy).observe(seconds / audio_s)
+
+    def fetched(self, read: int, kept: int) -> None:
+        """Account for a job's audio: bytes from Redis, bytes that were here."""
+        self.audio_bytes.labels("redis").inc(read)
+        self.audio_bytes.labels("cache").inc(kept)
+
+    def redone(self, counters: Mapping[str, int]) -> None:
+        """Take over what the transcriber has counted since the last time."""
+        for reason, count in counters.items():
+            self.fallbacks.labels(reason).inc(count - self._fallbacks_seen.get(reason, 0))
+            self._fallbacks_seen[reason] = count
 
     def finished(self, lease: LeasedJob, outcome: str) -> None:
         """Account for what became of a claimed job."""

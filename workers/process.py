@@ -139,6 +139,8 @@ class Process:
                 clock=self.clock,
                 rng=self.rng,
                 max_batch=self.settings.max_batch,
+                max_batch_ms=self.settings.max_batch_ms,
+                audio_cache_bytes=self.settings.audio_cache_bytes,
             ).run()
         except (ModelError, SettingsError) as error:
             self.failure = str(error)

@@ -49,13 +49,29 @@ class WorkerSettings(QueueSettings):
     )
     partial_beam: int = Field(1, ge=1, le=10, description="Beam size of partials; 1 is greedy.")
     final_beam: int = Field(5, ge=1, le=10, description="Beam size of finals.")
-    max_batch: int = Field(1, ge=1, le=32, description="Jobs of one lane that a worker claims at once.")
+    max_batch: int = Field(
+        8, ge=1, le=32, description="Jobs that a worker decodes at once, as far as their predicted time allows."
+    )
+    max_batch_ms: float = Field(
+        500.0,
+        ge=1,
+        le=60_000,
+        description="Milliseconds that a batch of several jobs may take, as the worker predicts it from its own "
+        "decodes: a final that comes just behind it waits so long.",
+    )
+    audio_cache_bytes: int = Field(
+        67_108_864,
+        ge=0,
+        le=2**40,
+        description="Bytes of open segments' audio that a worker keeps, so that a partial reads only what is new; "
+        "a second of audio takes 32,000. 0 keeps none.",
+    )
     max_decode_s: float = Field(
         60.0,
         ge=1,
         le=3600,
-        description="Seconds a decode may take for each begun 30 s of audio; beyond it the worker ends itself, so that "
-        "its jobs go to others.",
+        description="Seconds a decode may take for each job in it; beyond it the worker ends itself, so that its jobs "
+        "go to others.",
     )
     drain_s: float = Field(
         30.0,

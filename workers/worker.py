@@ -8,12 +8,11 @@ with the same generation.
 
 from __future__ import annotations
 
-import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import structlog
 
@@ -21,9 +20,12 @@ from queueing.clock import Clock
 from queueing.errors import BadJob, QueueUnavailable
 from queueing.job import CompleteStatus, LeasedJob
 from queueing.job_queue import JobQueue
+from queueing.records import Completion
 from sessions.audio_buffer import AudioBuffer
 from sessions.errors import AudioLost
 from sessions.results import DecodedWord, DecodeOptions, DecodeResult
+from workers.audio_cache import AudioCache
+from workers.batching import BatchTimes
 from workers.lease_keeper import LeaseKeeper
 from workers.lifecycle import LOG_EVERY, Activity, Stop, backoff_s
 from workers.metrics import WorkerMetrics
@@ -39,9 +41,6 @@ from workers.transcriber import (
 
 IDLE_WAIT_S = 5.0
 """One blocking wait of an idle worker; also the longest time that a lost wake-up can cost."""
-
-WINDOW_S = 30.0
-"""Whisper's own window: longer audio takes several in a row, and as many times as long."""
 
 AUDIO_MISSING = "audio_missing"
 
@@ -67,11 +66,13 @@ class Worker:
         clock: Clock,
         rng: random.Random,
         max_batch: int = 1,
+        max_batch_ms: float = 500.0,
+        audio_cache_bytes: int = 0,
         idle_wait_s: float = IDLE_WAIT_S,
     ) -> None:
         self._id = worker_id
         self._queue = queue
-        self._audio = audio
+        self._audio = AudioCache(audio.read, audio_cache_bytes, metrics.fetched)
         self._transcriber = transcriber
         self._keeper = keeper
         self._activity = activity
@@ -79,7 +80,7 @@ class Worker:
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
-        self._max_batch = max_batch
+        self._times = BatchTimes(max_batch, max_batch_ms, batches_finals=transcriber.batches_finals)
         self._idle_wait_s = idle_wait_s
         self._nonces: Iterator[int] = count(1)
 
@@ -99,7 +100,7 @@ class Worker:
 
     def _timed_claim(self, nonce: str) -> tuple[LeasedJob, ...]:
         began_s = self._clock.monotonic()
-        leases = self._queue.claim(self._id, nonce, max_jobs=self._max_batch)
+        leases = self._queue.claim(self._id, nonce, max_jobs=self._times.max_batch, batches=self._times.bounds)
         self._metrics.claimed(leases, self._clock.monotonic() - began_s)
         return leases
 
@@ -134,7 +135,7 @@ class Worker:
         try:
             pcm = self._persist(
                 "read_audio",
-                lambda: self._audio.read(job.session, job.start_byte, job.end_byte),
+                lambda: self._audio.fetch(job),
                 until=self._stop.forced,
                 give_up=lambda: self._keeper.is_lost(lease),
             )
@@ -163,48 +164,66 @@ class Worker:
     def _decode_and_report(self, work: Sequence[tuple[LeasedJob, DecodeRequest]]) -> None:
         requests = [request for _, request in work]
         log.debug("decoding", jobs=[lease.job.id for lease, _ in work])
-        self._activity.begin_decode(sum(math.ceil(request.audio_s / WINDOW_S) or 1 for request in requests))
+        self._activity.begin_decode(len(requests))
         try:
-            answers = self._decode(requests)
+            answers, in_one_call = self._decode(requests)
         finally:
             seconds = self._activity.end_decode()
         self._metrics.decoded(work[0][0].job.kind, len(work), sum(request.audio_s for request in requests), seconds)
-        for (lease, _), answer in zip(work, answers, strict=True):
-            if isinstance(answer, DecodeError):
-                self._fail(lease, answer.code, str(answer), retry=answer.retry)
-            else:
-                self._complete(lease, answer, seconds * 1000 / len(work))
+        self._metrics.redone(self._transcriber.counters)
+        heard = [(lease, answer) for (lease, _), answer in zip(work, answers, strict=True) if _reached_model(answer)]
+        shared_ms = 1000 * max(0.0, seconds - sum(answer.alone_s for _, answer in heard))
+        learn = in_one_call and not any(isinstance(answer, DecodeError) for answer in answers)
+        if learn and heard:
+            largest = max((lease.lane for lease, _ in heard), key=lambda lane: lane.window_s)
+            self._times.learn(largest, len(heard), shared_ms)
+        self._report_batch([lease for lease, _ in work], answers, shared_ms / (len(heard) or len(work)), learn)
 
-    def _decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
-        """The transcriber's answers; when a whole call fails, each request alone, so that only the culprit does."""
+    def _decode(self, requests: Sequence[DecodeRequest]) -> tuple[Sequence[Transcript | DecodeError], bool]:
+        """The transcriber's answers, and whether one call gave them: when a call fails as a whole, each request is
+        decoded alone, so that only the culprit fails."""
         try:
             answers = self._transcriber.decode(requests)
             if len(answers) != len(requests):
                 raise ValueError(f"{len(requests)} requests got {len(answers)} answers")
-            return answers
+            return answers, True
         except Exception as error:
             log.exception("decode_fault", jobs=len(requests))
             if len(requests) == 1:
-                return [DecodeError(f"{type(error).__name__}: {error}", retry=True)]
-            return [answer for request in requests for answer in self._decode([request])]
+                return [DecodeError(f"{type(error).__name__}: {error}", retry=True)], False
+            return [answer for request in requests for answer in self._decode([request])[0]], False
 
-    def _complete(self, lease: LeasedJob, transcript: Transcript, decode_ms: float) -> None:
-        """Offer a result; ``decode_ms`` is this job's share of the batch's time."""
-        result = DecodeResult(
+    def _report_batch(
+        self, leases: Sequence[LeasedJob], answers: Sequence[Transcript | DecodeError], shared_ms: float, learn: bool
+    ) -> None:
+        """Results first and all at once, then the faults. ``shared_ms``: each job's share of what the batch shared."""
+        done: list[Completion] = []
+        faults: list[tuple[LeasedJob, DecodeError]] = []
+        for lease, answer in zip(leases, answers, strict=True):
+            try:
+                if isinstance(answer, DecodeError):
+                    raise answer
+                decode_ms = (shared_ms if answer.decoded else 0.0) + 1000 * answer.alone_s
+                done.append(
+                    Completion.of(lease, self._result(answer), decode_ms=decode_ms, learn=learn and answer.decoded)
+                )
+            except BadJob as error:
+                faults.append((lease, DecodeError(str(error))))
+            except DecodeError as error:
+                faults.append((lease, error))
+        if done:
+            self._report([one.lease for one in done], "complete", lambda: self._queue.complete_all(done))
+        for lease, fault in faults:
+            self._fail(lease, fault.code, str(fault), retry=fault.retry)
+
+    def _result(self, transcript: Transcript) -> dict[str, Any]:
+        return DecodeResult(
             text=transcript.text,
             model=self._transcriber.name,
             language=transcript.language,
             words=tuple(DecodedWord(w.text, w.start_s, w.end_s, w.probability) for w in transcript.words),
             language_probability=transcript.language_probability,
         ).to_dict()
-
-        def send() -> CompleteStatus:
-            return self._queue.complete(lease, result, decode_ms=decode_ms, learn=transcript.decoded)
-
-        try:
-            self._report(lease, "complete", send)
-        except BadJob as error:
-            self._fail(lease, DECODE_FAILED, str(error), retry=False)
 
     def _fail(self, lease: LeasedJob, code: str, message: str, *, retry: bool) -> None:
         if self._keeper.is_lost(lease):
@@ -213,17 +232,19 @@ class Worker:
         keep = code != UNSUPPORTED_LANGUAGE
         tell = log.warning if keep else log.info
         tell("job_failed", job=lease.job.id, attempt=lease.attempt, code=code, reason=message, retry=retry)
-        self._report(lease, "fail", lambda: self._queue.fail(lease, code, message, retry=retry, keep=keep))
+        self._report([lease], "fail", lambda: (self._queue.fail(lease, code, message, retry=retry, keep=keep),))
 
-    def _report(self, lease: LeasedJob, operation: str, send: Callable[[], CompleteStatus]) -> None:
-        def timed() -> CompleteStatus:
+    def _report(
+        self, leases: Sequence[LeasedJob], operation: str, send: Callable[[], Sequence[CompleteStatus]]
+    ) -> None:
+        def timed() -> Sequence[CompleteStatus]:
             began_s = self._clock.monotonic()
-            status = send()
+            statuses = send()
             self._metrics.complete_s.observe(self._clock.monotonic() - began_s)
-            return status
+            return statuses
 
-        status = self._persist(operation, timed, until=self._stop.forced)
-        if status is not None:
+        statuses = self._persist(operation, timed, until=self._stop.forced)
+        for lease, status in zip(leases, statuses or (), strict=statuses is not None):
             self._metrics.finished(lease, status)
             log.debug("job_reported", job=lease.job.id, generation=lease.generation, status=status)
 
@@ -246,3 +267,7 @@ class Worker:
                 if until.wait(backoff_s(attempt, self._rng)) or give_up():
                     return None
         raise AssertionError("count() never ends")
+
+
+def _reached_model(answer: Transcript | DecodeError) -> TypeGuard[Transcript]:
+    return isinstance(answer, Transcript) and answer.decoded

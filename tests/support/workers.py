@@ -101,6 +101,7 @@ class ThreadWorker:
         *,
         name: str = "w1",
         max_batch: int = 1,
+        audio_cache_bytes: int = 1_000_000,
         seed: int = 1,
     ) -> None:
         clock, rng = SystemClock(), random.Random(seed)
@@ -124,6 +125,7 @@ class ThreadWorker:
             clock=clock,
             rng=rng,
             max_batch=max_batch,
+            audio_cache_bytes=audio_cache_bytes,
             idle_wait_s=0.5,
         )
         self._threads = [

@@ -127,10 +127,10 @@ def test_a_decode_beyond_its_limit_is_hung() -> None:
     assert scene.result() == EXIT_HUNG
 
 
-def test_long_audio_may_take_as_many_times_as_long() -> None:
+def test_a_batch_may_take_as_many_times_as_long_as_a_job() -> None:
     scene = Scene()
     scene.activity.begin_work()
-    scene.activity.begin_decode(windows=20)
+    scene.activity.begin_decode(jobs=20)
     scene.clock.advance(20 * 60)
     scene.start()
     assert not scene.status

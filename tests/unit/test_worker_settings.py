@@ -18,7 +18,8 @@ def test_the_defaults_need_nothing() -> None:
         "default",
         0,
     )
-    assert (settings.partial_beam, settings.final_beam, settings.max_batch) == (1, 5, 1)
+    assert (settings.partial_beam, settings.final_beam, settings.max_batch, settings.max_batch_ms) == (1, 5, 8, 500)
+    assert settings.audio_cache_bytes == 64 * 1024 * 1024
     assert settings.transcriber == "whisper"
     assert settings.worker_metrics_port is None
 
