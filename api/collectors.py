@@ -40,6 +40,8 @@ class QueueView:
     streams: int
     outcomes: Mapping[tuple[str, str], int]
     costs_ms: Mapping[tuple[str, int], float]
+    predicted_wait_s: float | None = None
+    """Of a final that comes now (`queueing.stats`); None while no worker can take work."""
 
     @property
     def depth(self) -> int:
@@ -112,6 +114,12 @@ class QueueCollector(Collector):
         for (kind, window), cost_ms in sorted(view.costs_ms.items()):
             costs.add_metric([kind, str(window)], cost_ms / 1000)
         yield costs
+        if view.predicted_wait_s is not None:
+            yield GaugeMetricFamily(
+                "hearline_predicted_wait_seconds",
+                "How long a final that comes now waits to be begun.",
+                value=view.predicted_wait_s,
+            )
         policy = GaugeMetricFamily("hearline_policy", "1 for the scheduling policy in force.", labels=["policy"])
         policy.add_metric([view.policy], 1)
         yield policy

@@ -30,6 +30,7 @@ from sessions.effects import (
     OpenBuffer,
     ReadEvents,
     Send,
+    TrimAudio,
 )
 from sessions.errors import AudioLost
 from sessions.session import Session
@@ -91,6 +92,8 @@ class EffectRunner:
                 self._send(effect)
             case AppendAudio():
                 self._append(effect)
+            case TrimAudio():
+                self._trim(effect)
             case Enqueue():
                 self._enqueue(effect)
             case ReadEvents():
@@ -112,8 +115,13 @@ class EffectRunner:
             self._follow(self._session.on_append_failed(self._now(), lost=False, detail=str(error)))
 
     def _append(self, effect: AppendAudio) -> None:
+        def append() -> int:
+            return self._ports.buffer.append(
+                self._id, effect.offset, effect.data, follows=effect.follows, keep_from=effect.keep_from
+            )
+
         try:
-            self._patiently("append", lambda: self._ports.buffer.append(self._id, effect.offset, effect.data))
+            self._patiently("append", append)
         except (QueueUnavailable, AudioLost) as error:
             self._skip |= {AppendAudio, Enqueue}
             lost = isinstance(error, AudioLost)
@@ -206,6 +214,11 @@ class EffectRunner:
         # Best effort: the session drops the result of a partial that is not wanted any more.
         with contextlib.suppress(QueueUnavailable):
             self._once("cancel_partial", lambda: self._ports.queue.cancel_partial(self._id))
+
+    def _trim(self, effect: TrimAudio) -> None:
+        # Best effort: the next one forgets this much too, and the end of the stream everything.
+        with contextlib.suppress(QueueUnavailable):
+            self._once("trim", lambda: self._ports.buffer.trim(self._id, effect.before))
 
     def _now(self) -> float:
         return self._ports.clock.monotonic()

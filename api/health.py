@@ -54,7 +54,7 @@ def status(service: StreamService, reader: QueueReader) -> dict[str, Any]:
             {"id": worker.id, "state": worker.state, "model": worker.model, "ready": worker.ready}
             for worker in (snapshot.workers if snapshot else ())
         ],
-        "limits": service.limits.wire().model_dump(),
+        "limits": service.limits.wire(service.limits.endpoint_s).model_dump(),
     }
 
 

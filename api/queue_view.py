@@ -48,6 +48,7 @@ def redis_time_ms(client: redis.Redis) -> int:
 def queue_view(queue: JobQueue, slots: StreamSlots) -> QueueView:
     """Everything the collectors show of the queue. Raises `QueueUnavailable`."""
     stats = queue.stats()
+    wait_ms = stats.predicted_wait_ms
     return QueueView(
         policy=stats.policy.name,
         lanes=tuple(
@@ -59,6 +60,7 @@ def queue_view(queue: JobQueue, slots: StreamSlots) -> QueueView:
         streams=slots.count(),
         outcomes={_pair(name): count for name, count in stats.counts.items()},
         costs_ms={(lane.lane.kind.value, lane.lane.window_s): lane.cost_ms for lane in stats.lanes if lane.learned},
+        predicted_wait_s=None if wait_ms is None else wait_ms / 1000,
     )
 
 

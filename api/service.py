@@ -186,5 +186,6 @@ def session_limits(settings: ApiSettings) -> SessionLimits:
         handshake_timeout_s=settings.handshake_timeout_s,
         partial_interval_s=settings.partial_interval_s,
         min_partial_audio_s=settings.min_partial_audio_s,
+        endpoint_s=settings.endpoint_ms / 1000 if settings.endpoint_ms else None,
         event_timing=settings.event_timing,
     )

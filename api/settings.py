@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from queueing.lane import MAX_AUDIO_S
 from queueing.settings import QueueSettings
+from sessions.wire import MAX_ENDPOINT_MS, MIN_ENDPOINT_MS
 
 MAX_TEXT_BYTES = 65_536
 """Largest text message: a start message with every field set is below 1 KiB."""
@@ -42,8 +42,11 @@ class ApiSettings(QueueSettings):
         le=120,
         description="Longest silence before a request, and longest time from its whole head to its answer.",
     )
-    max_audio_s: float = Field(
-        120.0, ge=1, le=MAX_AUDIO_S, description="Audio one stream may send; then it is ended, and told so."
+    max_audio_s: float | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Audio one stream may send; then it is ended, and told so. Unset: no limit.",
     )
     max_frame_bytes: int = Field(
         1_048_576, ge=64, le=16_777_216, description="Largest binary message; a larger one ends the stream with 1009."
@@ -70,7 +73,14 @@ class ApiSettings(QueueSettings):
         1.0, ge=0.1, le=60, description="New audio between two partial transcripts of a stream."
     )
     min_partial_audio_s: float = Field(
-        0.5, ge=0.1, le=30, description="Audio a segment must have before its first partial."
+        0.5, ge=0.1, le=20, description="Speech a segment must have before its first partial."
+    )
+    endpoint_ms: int = Field(
+        800,
+        ge=0,
+        le=MAX_ENDPOINT_MS,
+        description="Pause that ends a segment, in milliseconds from 100 on; a stream may choose its own. "
+        "0: none does, and silence is decoded too.",
     )
     drain_s: float = Field(
         30.0,
@@ -85,9 +95,16 @@ class ApiSettings(QueueSettings):
         description="Folder in which all processes of one machine keep their metrics; empty: a temporary one.",
     )
 
+    @field_validator("endpoint_ms")
+    @classmethod
+    def _pause_is_possible(cls, value: int) -> int:
+        if 0 < value < MIN_ENDPOINT_MS:
+            raise ValueError(f"give {MIN_ENDPOINT_MS} to {MAX_ENDPOINT_MS}, or 0 for no cuts at pauses")
+        return value
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.min_partial_audio_s > self.max_audio_s:
+        if self.max_audio_s is not None and self.min_partial_audio_s > self.max_audio_s:
             raise ValueError(
                 f"no stream could have a partial: HEARLINE_MIN_PARTIAL_AUDIO_S={self.min_partial_audio_s} exceeds "
                 f"HEARLINE_MAX_AUDIO_S={self.max_audio_s}; lower the first or raise the second"

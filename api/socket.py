@@ -91,8 +91,9 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._poll = select.poll()
         self._poll.register(self.sock, select.POLLIN)
         self._poll.register(wake_fd, select.POLLIN)
-        self._pause = select.poll()
-        self._pause.register(wake_fd, select.POLLIN)
+        self._held_back = select.poll()
+        self._held_back.register(wake_fd, select.POLLIN)
+        self._held_back.register(self.sock, 0)  # only that the connection is broken
 
     def receive(self, timeout: float, *, answer_awaited: bool = False) -> list[str | bytes]:
         """The messages that arrive with the next read, within ``timeout`` seconds; empty when woken or idle.
@@ -109,10 +110,8 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         if self._input_over and not answer_awaited:
             self._end(EndCause.LOST)
         pause_s = self._frames.wait_s()
-        if pause_s > 0:  # not reading is TCP backpressure; the client's silence is of our making
-            self._heard_s = self._quiet_s = self._clock.monotonic()
-            self._pause.poll(math.ceil(max(0.0, min(timeout, pause_s)) * 1000))
-            return []
+        if pause_s > 0:
+            return self.wait(min(timeout, pause_s)) or []
         few = min(RECEIVE_BYTES, max(SLOW_READ_BYTES, int(self._frames.tokens()) * SMALLEST_FRAME_BYTES))
         if self._early:
             data, self._early = self._early[:few], self._early[few:]
@@ -137,6 +136,14 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._poll.modify(self.sock, 0)  # a reset is reported nevertheless, and a ping tells who has closed both ways
         self._write(self.ws.send(Ping()), self._limits.send_timeout_s)
         return []
+
+    def wait(self, timeout: float) -> None:
+        """Wait ``timeout`` seconds, or until woken, without reading: TCP holds the client back, and its silence is of
+        our making. Raises `SocketEnded` when the connection is broken."""
+        ready = self._held_back.poll(math.ceil(max(0.0, timeout) * 1000))
+        self._heard_s = self._quiet_s = self._clock.monotonic()
+        if any(fd == self.sock.fileno() for fd, _ in ready):
+            self._end(EndCause.LOST)
 
     def send(self, data: str) -> None:
         """Send one text message whole, within the send timeout. Raises `SocketEnded` when that fails."""

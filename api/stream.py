@@ -2,13 +2,15 @@
 
 The thread waits for three things at once: bytes of the client, mail (deliveries from the subscriber, news from
 the process), and the session's own timer. It handles one at a time, so there is nothing to lock; while it is
-busy, or Redis or the client is slow, it does not read, and TCP slows the client down.
+busy, or Redis or the client is slow, or the session has enough finals waiting, it does not read, and TCP slows the
+client down.
 
     upgrade -> loop { mail, timer, messages } -> cleanup (jobs, audio, slot) -> close handshake -> thread is free
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import structlog
@@ -24,6 +26,8 @@ from sessions.session import Session
 from sessions.wire import Error
 
 LONGEST_WAIT_S = 30.0
+PIECE_BYTES = 32_000
+"""A long message is handed to the session by the second, so that mail and the session's bounds come in between."""
 
 log = structlog.get_logger()
 
@@ -39,11 +43,13 @@ class Stream:
         self._ports = ports
         self._runner = EffectRunner(session, session_id, socket, ports)
         self._delivered = False
+        self._unhandled: deque[str | bytes] = deque()
 
     @property
     def buffered_bytes(self) -> int:
-        """Accepted audio that is not in Redis yet."""
-        return self._session.buffered_bytes
+        """Received audio that is not in Redis yet."""
+        held_back = sum(len(message) for message in tuple(self._unhandled))
+        return self._session.buffered_bytes + held_back
 
     def run(self) -> tuple[int, str]:
         """Serve the stream to its end; returns the code and reason to close the socket with.
@@ -82,31 +88,37 @@ class Stream:
         while not self._over():
             tick_s = session.next_tick()
             wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - clock.monotonic(), LONGEST_WAIT_S)
-            messages = self._receive(max(0.0, wait_s))
+            self._receive(max(0.0, wait_s))
             self._take_mail()
-            for message in messages:
-                if self._over():
-                    return
-                now = clock.monotonic()
+            if self._unhandled and session.accepts and not self._over():
+                message, now = self._unhandled.popleft(), clock.monotonic()
                 effects = session.on_text(now, message) if isinstance(message, str) else session.on_audio(now, message)
                 self._runner.run(effects)
             # Only after what has arrived: this thread may have been held up, and the client is not late for that.
             tick_s, now = session.next_tick(), clock.monotonic()
-            if tick_s is not None and tick_s <= now and not self._over():
+            waits = not self._unhandled or not session.accepts
+            if tick_s is not None and tick_s <= now and waits and not self._over():
                 self._runner.run(session.on_tick(now))
 
     def _over(self) -> bool:
         return self._runner.close is not None or self._runner.lost is not None
 
-    def _receive(self, wait_s: float) -> list[str | bytes]:
-        try:
-            return self._socket.receive(wait_s, answer_awaited=self._session.waiting_for_finals)
-        except Violation as violation:
-            if isinstance(violation, TooBig) and violation.kind == "binary":
-                self._runner.run(self._session.on_too_big(self._now()))
-            if not self._over():
-                raise
-            return []
+    def _receive(self, wait_s: float) -> None:
+        """Wait for the client, mail or the time; while the session takes no more, for mail and the time only."""
+        session = self._session
+        if not session.accepts:
+            self._socket.wait(wait_s)
+        elif not self._unhandled:
+            try:
+                messages = self._socket.receive(wait_s, answer_awaited=session.waiting_for_finals)
+            except Violation as violation:
+                if isinstance(violation, TooBig) and violation.kind == "binary":
+                    self._runner.run(session.on_too_big(self._now()))
+                if not self._over():
+                    raise
+            else:
+                for message in messages:
+                    self._unhandled += [message] if isinstance(message, str) else _pieces(message)
 
     def _take_mail(self) -> None:
         items, dropped = self._mailbox.take()
@@ -137,6 +149,10 @@ class Stream:
 
     def _now(self) -> float:
         return self._ports.clock.monotonic()
+
+
+def _pieces(message: bytes) -> list[bytes]:
+    return [message[start : start + PIECE_BYTES] for start in range(0, max(1, len(message)), PIECE_BYTES)]
 
 
 def _outcome(ended: SocketEnded) -> str:

@@ -7,6 +7,7 @@ carried out, and the session is told:
 AppendAudio        ``on_append_failed``; Enqueue effects of the list are skipped too
 Enqueue            its answer goes to ``on_enqueued``; when Redis stays away, ``on_enqueue_failed``
 ReadEvents         its answer goes to ``on_events``; a failure is left to the next ReadEvents
+TrimAudio          nothing: a later one makes up for it
 Send, Close        the client is gone: ``on_disconnect``
 =================  =======================================================================
 """
@@ -30,10 +31,23 @@ class OpenBuffer:
 
 @dataclass(frozen=True, slots=True)
 class AppendAudio:
-    """Append whole samples at this byte offset (`AudioBuffer.append`). Empty data only renews the expiry."""
+    """Append whole samples at this byte offset (`AudioBuffer.append`). Empty data only renews the expiry.
+
+    ``follows``: where the piece before ended: silence between the two was left out. ``keep_from``: what lies before
+    will not be read again.
+    """
 
     offset: int
     data: bytes
+    follows: int
+    keep_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimAudio:
+    """Forget the audio before this position (`AudioBuffer.trim`): it is final. Best effort."""
+
+    before: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +89,4 @@ class Close:
     reason: str
 
 
-Effect = OpenBuffer | AppendAudio | Enqueue | CancelPartial | CancelSession | ReadEvents | Send | Close
+Effect = OpenBuffer | AppendAudio | TrimAudio | Enqueue | CancelPartial | CancelSession | ReadEvents | Send | Close

@@ -11,19 +11,30 @@ from queueing.job import Delivery, NewJob
 
 @dataclass(slots=True)
 class DueFinal:
-    """A segment whose final was asked for at ``asked_at``. Without a ``job`` it is empty and needs no decode."""
+    """The final of a segment that covers ``covers_from`` to ``covers_to``, asked for at ``asked_at``.
+
+    Its ``job`` has the part that is decoded; without one it is empty. A job that is not ``queued`` is held back.
+    ``waits_since``: when its answer began to be waited for.
+    """
 
     segment: int
-    start_byte: int
-    end_byte: int
+    covers_from: int
+    covers_to: int
     last: bool
     asked_at: float
     job: NewJob | None
+    queued: bool = False
+    waits_since: float = 0.0
     delivery: Delivery | None = None
 
     @property
     def answered(self) -> bool:
         return self.job is None or self.delivery is not None
+
+    @property
+    def start_byte(self) -> int:
+        """Where the audio begins that must be kept for it."""
+        return self.covers_to if self.job is None else self.job.start_byte
 
 
 class FinalOutbox:
@@ -54,13 +65,21 @@ class FinalOutbox:
         while self._due and self._due[0].answered:
             yield self._due.popleft()
 
+    def held_back(self) -> tuple[DueFinal, ...]:
+        """Those whose job is not queued yet, oldest first."""
+        return tuple(final for final in self._due if final.job is not None and not final.queued)
+
     def unanswered(self) -> tuple[NewJob, ...]:
-        """The jobs still awaited, oldest first."""
-        return tuple(final.job for final in self._due if final.job is not None and final.delivery is None)
+        """The queued jobs still awaited, oldest first."""
+        return tuple(final.job for final in self._due if final.job and final.queued and final.delivery is None)
 
     def waiting_since(self) -> float | None:
-        """When the oldest unanswered final was asked for; None when nothing is awaited."""
-        return next((final.asked_at for final in self._due if not final.answered), None)
+        """Since when the oldest queued final is waited for; None when nothing is awaited."""
+        return next((final.waits_since for final in self._due if final.queued and not final.answered), None)
+
+    def starts_at(self) -> int | None:
+        """Where the oldest final's audio begins; None when none is due."""
+        return self._due[0].start_byte if self._due else None
 
     @property
     def gap(self) -> bool:

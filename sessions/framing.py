@@ -1,4 +1,4 @@
-"""From bytes in frames of any length to whole samples in pieces worth a round trip."""
+"""From bytes in frames of any length to whole samples: each heard once, and stored in pieces worth a round trip."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ from sessions.wire import BYTES_PER_SAMPLE
 
 
 class Framer:
-    """Joins samples that were split between frames and collects about ``coalesce_bytes`` before handing on."""
+    """Joins samples that were split between frames and collects about ``coalesce_bytes`` before handing on.
+
+    Positions are bytes from the start of the stream.
+    """
 
     def __init__(self, coalesce_bytes: int) -> None:
         self._coalesce_bytes = coalesce_bytes
         self._pending = bytearray()
+        self._start = 0
+        self._heard = 0
         self._taken = 0
 
     @property
     def received(self) -> int:
         """Bytes of whole samples fed so far."""
-        return self._taken + len(self._pending) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE
+        return self._start + len(self._pending) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE
 
     @property
     def fed(self) -> int:
         """Bytes fed so far, with half a sample perhaps."""
-        return self._taken + len(self._pending)
+        return self._start + len(self._pending)
 
     @property
     def taken(self) -> int:
-        """Bytes handed on: the offset of the next piece."""
+        """Where the newest piece that was handed on ends."""
         return self._taken
 
     @property
@@ -37,12 +42,27 @@ class Framer:
         """Add bytes; a lone one at the end waits for its other half."""
         self._pending += data
 
+    def hear(self) -> bytes:
+        """The whole samples that came since the last call. Call after every `feed`, before `drop` and `take`."""
+        received = self.received
+        fresh = bytes(self._pending[self._heard - self._start : received - self._start])
+        self._heard = received
+        return fresh
+
+    def drop(self, before: int) -> None:
+        """What lies before this position, and was heard, need not be handed on."""
+        end = min(before, self._heard)
+        if end > self._start:
+            del self._pending[: end - self._start]
+            self._start = end
+
     def take(self, *, everything: bool = False) -> tuple[int, bytes] | None:
         """The next piece and its offset, when enough is there (``everything``: when anything is there)."""
         whole = len(self._pending) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE
         if whole == 0 or (whole < self._coalesce_bytes and not everything):
             return None
-        offset, data = self._taken, bytes(self._pending[:whole])
+        offset, data = self._start, bytes(self._pending[:whole])
         del self._pending[:whole]
-        self._taken += whole
+        self._start += whole
+        self._taken = self._start
         return offset, data

@@ -1,20 +1,30 @@
-"""What a client sends as audio, on its way to the buffer: recognised, capped, joined to whole samples."""
+"""What a client sends as audio, on its way in: recognised, capped, joined to whole samples, cut where speech ends."""
 
 from __future__ import annotations
 
 from sessions.effects import AppendAudio
+from sessions.endpointing import Endpointer, OpenSegment, Segment
 from sessions.framing import Framer
-from sessions.limits import SessionLimits, in_bytes
+from sessions.limits import MAX_SEGMENT_S, SessionLimits, in_bytes
 from sessions.sniff import Sniffer
+
+_QUIET_BYTES = in_bytes(1.0)
+"""While nobody speaks, the little that a word to come may begin in stays here; this much may collect."""
 
 
 class Intake:
-    """Accepts at most ``max_audio_s`` of samples; positions are bytes of accepted PCM16."""
+    """Accepts at most ``max_audio_s`` of samples; positions are bytes of accepted PCM16.
+
+    Segments depend on nothing but the accepted samples and where `finish` was called among them.
+    """
 
     def __init__(self, limits: SessionLimits) -> None:
-        self._cap = in_bytes(limits.max_audio_s)
+        self._cap = None if limits.max_audio_s is None else in_bytes(limits.max_audio_s)
         self._sniffer = Sniffer()
         self._framer = Framer(in_bytes(limits.coalesce_s))
+        self._endpointer: Endpointer | None = None
+        self.endpoint_s = limits.endpoint_s
+        """The pause that ends a segment, None: none does. May be set until the first samples are accepted."""
         self.raw = 0
         """Bytes that came in binary messages."""
 
@@ -25,13 +35,23 @@ class Intake:
 
     @property
     def stored(self) -> int:
-        """Bytes that were handed on to the buffer."""
+        """Where the newest piece that was handed on to the buffer ends."""
         return self._framer.taken
 
     @property
     def held(self) -> int:
         """Bytes in memory."""
         return self._framer.pending + self._sniffer.held
+
+    @property
+    def open(self) -> OpenSegment | None:
+        """The segment being spoken; None while nobody speaks."""
+        return None if self._endpointer is None else self._endpointer.open
+
+    @property
+    def keep_from(self) -> int:
+        """What lies before is part of no segment to come."""
+        return 0 if self._endpointer is None else self._endpointer.keep_from
 
     def take(self, data: bytes) -> bool:
         """Take the bytes of a message; True when some were beyond the cap and are discarded. Raises `WrongAudio`."""
@@ -42,12 +62,30 @@ class Intake:
         """A final is asked for (``end``: the last one): accept what is still being recognised. As `take`."""
         return self._accept(self._sniffer.end() if end else self._sniffer.flush())
 
-    def pieces(self, *, everything: bool = False) -> list[AppendAudio]:
-        """What is worth appending now; ``everything``: all whole samples."""
+    def hear(self) -> list[Segment]:
+        """The segments that ended in what was accepted since the last call. Silence before them is not stored."""
+        samples = self._framer.hear()
+        if not samples:
+            return []
+        if self._endpointer is None:
+            self._endpointer = Endpointer(self.endpoint_s, MAX_SEGMENT_S)
+        segments = self._endpointer.feed(samples)
+        self._framer.drop(segments[0].start_byte if segments else self.keep_from)
+        return segments
+
+    def finish(self) -> Segment | None:
+        """End the open segment here; None when nothing was said since the last one. After `hear`."""
+        return None if self._endpointer is None else self._endpointer.finish()
+
+    def pieces(self, keep_from: int, *, everything: bool = False) -> list[AppendAudio]:
+        """What is worth appending now; ``everything``: all whole samples. ``keep_from``: what no job needs any more."""
+        if self.open is None and not everything and self._framer.pending < _QUIET_BYTES:
+            return []
+        follows = self.stored
         piece = self._framer.take(everything=everything)
-        return [] if piece is None else [AppendAudio(*piece)]
+        return [] if piece is None else [AppendAudio(*piece, follows=follows, keep_from=keep_from)]
 
     def _accept(self, samples: bytes) -> bool:
-        room = self._cap - self._framer.fed
+        room = len(samples) if self._cap is None else self._cap - self._framer.fed
         self._framer.feed(samples[:room])
         return len(samples) > room

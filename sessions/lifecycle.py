@@ -5,60 +5,47 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Sequence
 
 from queueing.job import Delivery
-from sessions.codes import CODES, CloseCode, ErrorCode, code_of_failure
+from sessions.codes import ErrorCode, code_of_failure
+from sessions.course import Course, Ending, Phase
 from sessions.decodes import Decodes
-from sessions.effects import AppendAudio, CancelSession, Close, Effect, OpenBuffer, Send
+from sessions.effects import AppendAudio, Effect, OpenBuffer, Send, TrimAudio
+from sessions.endpointing import Segment
 from sessions.errors import WrongAudio
 from sessions.finals import DueFinal
 from sessions.intake import Intake
-from sessions.limits import KEEP_BUFFER_S, MAX_WAITING_FINALS, SessionLimits
-from sessions.outgoing import Outgoing
-from sessions.results import DecodeOptions
-from sessions.summary import StreamSummary
+from sessions.limits import KEEP_BUFFER_S, MAX_WAITING_AUDIO_S, MAX_WAITING_FINALS, SessionLimits, in_bytes
+from sessions.options import StreamOptions
+from sessions.results import DecodeResult
 from sessions.wav import SEND_THIS
-from sessions.wire import CHANNELS, ENCODING, MAX_BAD_MESSAGES, SAMPLE_RATE, Ready, Start
+from sessions.wire import Final, Ready, Start
+
+_MAX_WAITING_BYTES = in_bytes(MAX_WAITING_AUDIO_S)
 
 
-class Phase(StrEnum):
-    """Where a stream is."""
-
-    WAITING = "waiting"
-    """For its options."""
-    OPEN = "open"
-    ENDING = "ending"
-    """No more audio is taken; finals are due."""
-    CLOSED = "closed"
-
-
-class Ending(StrEnum):
-    """Why no more audio is taken; the value is the stream's outcome."""
-
-    CLIENT = "done"
-    AUDIO_LIMIT = "audio_limit"
-    IDLE = "idle_timeout"
-    DRAIN = "shutting_down"
-
-
-class Lifecycle:
+class Lifecycle(Course):
     """The state of one stream and its transitions."""
 
     def __init__(self, session: str, front: str, limits: SessionLimits, *, now: float, started_ms: int) -> None:
-        self.session = session
-        self.limits = limits
-        self.phase = Phase.WAITING
-        self.ending = Ending.CLIENT
+        super().__init__(session, limits, now=now)
         self.intake = Intake(limits)
         self.decodes = Decodes(session, front, limits)
-        self.out = Outgoing(retry_after_s=limits.retry_after_s, event_timing=limits.event_timing)
-        self.summary = StreamSummary(session)
         self._meta = {"front": front, "started_ms": str(started_ms)}
-        self._connected_at = self._stored_at = now
+        self._stored_at = now
         self._first_audio_at: float | None = None
-        self._start: Start | None = None
-        self._no_worker = self._no_worker_told = self._cancelled = False
+        self._options = StreamOptions()
+        self._trimmed = 0
+        self._no_worker = self._no_worker_told = False
+
+    @property
+    def full(self) -> bool:
+        """So much waits for its final that no more shall be taken."""
+        outbox = self.decodes.outbox
+        starts_at = outbox.starts_at()
+        behind = 0 if starts_at is None else self.intake.accepted - starts_at
+        return len(outbox) >= MAX_WAITING_FINALS or behind >= _MAX_WAITING_BYTES
 
     # Opening.
 
@@ -67,35 +54,28 @@ class Lifecycle:
         if self.phase is not Phase.WAITING:
             return []
         self.phase = Phase.OPEN
-        return [self._describe(), Send(Ready(session=self.session, limits=self.limits.wire()))]
+        return [self._describe(), Send(Ready(session=self.session, limits=self.limits.wire(self.intake.endpoint_s)))]
 
     def start(self, now: float, message: Start) -> list[Effect]:
         """A start message: once, and before any audio."""
-        if self._start is not None or self.intake.raw or self.phase is Phase.ENDING:
-            when = "a second time" if self._start is not None else "after audio"
+        if self._options.chosen or self.intake.raw or self.phase is Phase.ENDING:
+            when = "a second time" if self._options.chosen else "after audio"
             return self.bad(now, ErrorCode.BAD_STATE, f"start came {when}; it is ignored")
-        got = (message.encoding, message.sample_rate, message.channels)
-        if got != (ENCODING, SAMPLE_RATE, CHANNELS):
-            what = f"{message.encoding}, {message.sample_rate} Hz, {message.channels} channel(s)"
-            return self.fatal(now, ErrorCode.UNSUPPORTED_FORMAT, f"start announces {what}; {SEND_THIS}")
-        self._start = message
+        options = StreamOptions(message, chosen=True)
+        wrong = options.wrong_format()
+        if wrong is not None:
+            return self.fatal(now, ErrorCode.UNSUPPORTED_FORMAT, f"start announces {wrong}; {SEND_THIS}")
+        self._options = options
         self.summary.client_ref, self.summary.language = message.client_ref, message.language
-        self.decodes.options = DecodeOptions(language=message.language, words=message.words)
+        self.intake.endpoint_s = options.endpoint_s(self.limits)
+        self.decodes.speech_known = self.intake.endpoint_s is not None
+        self.decodes.options = options.decode()
         self.decodes.partials_wanted = message.partials
         self.out.words = message.words
         return self.open() or [self._describe()]
 
     def _describe(self) -> OpenBuffer:
-        start = self._start or Start()
-        return OpenBuffer(
-            self._meta
-            | {
-                "client_ref": start.client_ref or "",
-                "language": start.language or "",
-                "partials": str(int(start.partials)),
-                "words": str(int(start.words)),
-            }
-        )
+        return OpenBuffer(self._meta | self._options.described(self.intake.endpoint_s))
 
     # Audio.
 
@@ -107,50 +87,66 @@ class Lifecycle:
             return self.fatal(now, error.code, str(error))
         if self._first_audio_at is None and self.intake.accepted:
             self._first_audio_at = now
-        return self._reach_limit(now) if over else self.ask_partial(now) or self._store(now)
+        if over:
+            return self._reach_limit(now)
+        effects = self._cut(now, self.intake.hear())
+        return effects + (self.ask_partial(now) or self._store(now) or self.keep_buffer(now))
 
     def ask_partial(self, now: float) -> list[Effect]:
         """A partial, if one is due; what it covers is stored first."""
-        if not self.decodes.partial_due(self.intake.accepted):
+        spoken = self.intake.open
+        if spoken is None or not self.decodes.partial_due(spoken, self.intake.accepted):
             return []
         self.summary.partials_requested += 1
-        return [*self._store(now, everything=True), self.decodes.ask_partial(now, self.intake.accepted)]
+        stored = self._store(now, everything=True)
+        return [*stored, self.decodes.ask_partial(now, spoken, self.intake.accepted)]
 
     def flush(self, now: float) -> list[Effect]:
-        """A final over everything not yet final, if there is anything; the stream stays open."""
-        if len(self.decodes.outbox) >= MAX_WAITING_FINALS:
-            problem = f"{MAX_WAITING_FINALS} finals are waiting for their decode; this flush is ignored, try later"
-            return self.bad(now, ErrorCode.BAD_STATE, problem)
+        """A final over what was said since the last one, if anything was; the stream stays open."""
         try:
             over = self.intake.settle(end=False)
         except WrongAudio as error:
             return self.fatal(now, error.code, str(error))
         if over:
             return self._reach_limit(now)
-        if self.intake.accepted == self.decodes.final_from:
-            return []
-        self.summary.flushes += 1
-        return self._cut(now, last=False)
+        parts = self.intake.hear()
+        part = self.intake.finish()
+        if part is not None:
+            self.summary.flushes += 1
+            parts.append(part)
+        return self._cut(now, parts)
 
     def keep_buffer(self, now: float) -> list[Effect]:
         """Renew the expiry of what is stored, now and then."""
-        if not self.intake.stored or now < self._stored_at + KEEP_BUFFER_S:
+        stored = self.intake.stored
+        if not stored or now < self._stored_at + KEEP_BUFFER_S:
             return []
         self._stored_at = now
-        return [AppendAudio(self.intake.stored, b"")]
+        return [AppendAudio(stored, b"", follows=stored, keep_from=self._needed_from())]
 
-    def _store(self, now: float, *, everything: bool = False) -> list[Effect]:
-        pieces = self.intake.pieces(everything=everything)
+    def _store(self, now: float, *, parts: Sequence[Segment] = (), everything: bool = False) -> list[Effect]:
+        needed = min(self._needed_from(), *(part.start_byte for part in parts[:1]), self.intake.accepted)
+        pieces = self.intake.pieces(needed, everything=everything or bool(parts))
         if pieces:
             self._stored_at = now
         return list(pieces)
 
-    def _cut(self, now: float, *, last: bool) -> list[Effect]:
-        effects = self._store(now, everything=True)
-        effects += self.decodes.ask_final(now, self.intake.accepted, last=last)
-        self.summary.finals_requested += 1
-        effects += self.release(now)
-        return effects + self.tell_no_worker()
+    def _needed_from(self) -> int:
+        return self.decodes.needed_from(self.intake.keep_from)
+
+    def _cut(self, now: float, parts: Sequence[Segment], *, last: bool = False) -> list[Effect]:
+        """These segments have ended: their audio is stored, their finals are asked for. ``last``: and no more come."""
+        effects = self._store(now, parts=parts) if parts else []
+        for number, part in enumerate(parts, 1):
+            effects += self.decodes.ask_final(now, part, last=last and number == len(parts))
+        return effects + self._asked(now, len(parts))
+
+    def _asked(self, now: float, finals: int) -> list[Effect]:
+        if not finals:
+            return []
+        self.summary.finals_requested += finals
+        self.out.next_segment()
+        return self.release(now) + self.tell_no_worker()
 
     # Ending.
 
@@ -163,33 +159,22 @@ class Lifecycle:
         except WrongAudio as error:
             return self.fatal(now, error.code, str(error))
         if over and why is not Ending.AUDIO_LIMIT:
-            why, effects = Ending.AUDIO_LIMIT, [self._limit_error()]
+            why, effects = Ending.AUDIO_LIMIT, [self.limit_error()]
+        parts = self.intake.hear()
+        part = self.intake.finish()
+        if part is not None:
+            parts.append(part)
+            self.phase, self.ending = Phase.ENDING, why
+            return effects + self._cut(now, parts, last=True)
+        effects += self._cut(now, parts)
         self.phase, self.ending = Phase.ENDING, why
-        if why in (Ending.CLIENT, Ending.AUDIO_LIMIT) or self.intake.accepted > self.decodes.final_from:
-            return effects + self._cut(now, last=True)
+        accepted = self.intake.accepted
+        if why in (Ending.CLIENT, Ending.AUDIO_LIMIT) or accepted > self.decodes.covered:
+            return effects + self.decodes.ask_empty(now, accepted) + self._asked(now, 1)
         return effects + self.release(now)
 
     def _reach_limit(self, now: float) -> list[Effect]:
-        return [self._limit_error(), *self.end(now, Ending.AUDIO_LIMIT)]
-
-    def _limit_error(self) -> Send:
-        limit = f"{self.limits.max_audio_s:g} s"
-        return Send(
-            self.out.error(
-                ErrorCode.AUDIO_LIMIT, f"the stream has reached its limit of {limit} of audio; the rest is discarded"
-            )
-        )
-
-    def _finish(self, now: float) -> list[Effect]:
-        if self.ending is Ending.IDLE:
-            limit = f"{self.limits.idle_timeout_s:g} s"
-            return self.fatal(
-                now, ErrorCode.IDLE_TIMEOUT, f"no message for {limit}; send audio or keepalive, or end the stream"
-            )
-        if self.ending is Ending.DRAIN:
-            return self.fatal(now, ErrorCode.SHUTTING_DOWN, "this server process ends; reconnect")
-        code = CloseCode.NORMAL if self.ending is Ending.CLIENT else CloseCode.TOO_BIG
-        return [Send(self.out.done(self.intake.accepted)), *self._close(now, code, self.ending.value)]
+        return [self.limit_error(), *self.end(now, Ending.AUDIO_LIMIT)]
 
     # Answers.
 
@@ -198,25 +183,27 @@ class Lifecycle:
         if not self.decodes.fresh_partial(delivery):
             self.summary.duplicates += 1
             return []
-        plan, effects = self.decodes.plan, list[Effect]()
+        plan, effects, summary = self.decodes.plan, list[Effect](), self.summary
         current = delivery.segment == self.decodes.segment
         if current:
             plan.result()
         done = delivery.outcome == "done"
         if done:
-            self.summary.decoded_s += delivery.audio_s
+            summary.decoded_s += delivery.audio_s
         if done and current and plan.show(delivery.end_byte):
             try:
                 effects.append(Send(self.out.partial(delivery)))
             except ValueError as error:
                 return self.fatal(now, ErrorCode.INTERNAL, str(error))
-            self._note_partial(now, plan.age(delivery.end_byte, now))
+            since_first = None if self._first_audio_at is None else now - self._first_audio_at
+            summary.note_partial(since_first, plan.age(delivery.end_byte, now))
         else:
-            self.summary.partials_dropped += 1
+            summary.partials_dropped += 1
         return effects + self.ask_partial(now)
 
     def release(self, now: float) -> list[Effect]:
-        """Say, in order, the finals that are answered; after the last the stream is finished."""
+        """Say, in order, the finals that are answered, and ask for those that waited for them; after the last the
+        stream is finished."""
         effects: list[Effect] = []
         for due in self.decodes.outbox.ready():
             if due.delivery is not None and due.delivery.outcome != "done":
@@ -224,13 +211,27 @@ class Lifecycle:
                 code = code_of_failure(error.get("code"))
                 return effects + self.fatal(now, code, f"a final failed: {error.get('message') or error.get('code')}")
             try:
-                effects.append(Send(self.out.final(due)))
+                effects.append(Send(self._final(now, due)))
             except ValueError as problem:
                 return effects + self.fatal(now, ErrorCode.DECODE_FAILED, str(problem))
-            self._note_final(now, due)
         if self.phase is Phase.ENDING and not self.decodes.outbox:
-            effects += self._finish(now)
-        return effects
+            return effects + self.finish(now, self.intake.accepted)
+        return effects + self._trim() + self.decodes.ask_held_back(now)
+
+    def _final(self, now: float, due: DueFinal) -> Final:
+        result = None if due.delivery is None else DecodeResult.from_dict(due.delivery.result or {})
+        message = self.out.final(due, result)
+        if result is not None:
+            self.decodes.learn_language(result)
+        self.summary.note_final(now - due.asked_at, due.delivery.audio_s if due.delivery else 0.0)
+        return message
+
+    def _trim(self) -> list[Effect]:
+        before = min(self._needed_from(), self.intake.stored)
+        if before <= self._trimmed:
+            return []
+        self._trimmed = before
+        return [TrimAudio(before)]
 
     def workers(self, *, alive: bool) -> list[Effect]:
         """Whether any worker lives."""
@@ -240,60 +241,8 @@ class Lifecycle:
 
     def tell_no_worker(self) -> list[Effect]:
         """Once per outage, to a client that waits for something."""
-        waits = self.decodes.outbox or self.intake.accepted > self.decodes.final_from
+        waits = self.decodes.outbox or self.intake.open is not None
         if not self._no_worker or self._no_worker_told or not waits or self.phase is Phase.CLOSED:
             return []
         self._no_worker_told = True
         return [Send(self.out.error(ErrorCode.NO_WORKER, "no worker is alive; the stream waits for one"))]
-
-    # Errors and the end.
-
-    def bad(self, now: float, code: ErrorCode, problem: str) -> list[Effect]:
-        """A wrong message: the stream goes on, unless there were too many."""
-        self.summary.bad_messages += 1
-        if self.summary.bad_messages >= MAX_BAD_MESSAGES:
-            problem = f"{MAX_BAD_MESSAGES} messages were wrong, the latest: {problem}"
-            return self.fatal(now, ErrorCode.TOO_MANY_ERRORS, problem)
-        return [Send(self.out.error(code, problem))]
-
-    def fatal(self, now: float, code: ErrorCode, problem: str) -> list[Effect]:
-        """The stream ends here, with this error."""
-        if self.phase is Phase.CLOSED:
-            return []
-        close = CODES[code].close or CloseCode.INTERNAL
-        return [Send(self.out.error(code, problem)), *self._close(now, close, code.value)]
-
-    def disconnect(self, now: float, outcome: str) -> list[Effect]:
-        """The client is gone."""
-        if self.phase is not Phase.CLOSED:
-            self._note_end(now, outcome, None)
-        return self._cancel()
-
-    def _close(self, now: float, code: CloseCode, outcome: str) -> list[Effect]:
-        self._note_end(now, outcome, code)
-        return [Close(code, outcome), *self._cancel()]
-
-    def _cancel(self) -> list[Effect]:
-        first, self._cancelled = not self._cancelled, True
-        return [CancelSession()] if first else []
-
-    # For the summary.
-
-    def _note_end(self, now: float, outcome: str, code: CloseCode | None) -> None:
-        self.phase = Phase.CLOSED
-        self.summary.outcome = outcome
-        self.summary.close_code = None if code is None else int(code)
-        self.summary.duration_s = now - self._connected_at
-
-    def _note_partial(self, now: float, age: float | None) -> None:
-        if self.summary.first_partial_s is None and self._first_audio_at is not None:
-            self.summary.first_partial_s = now - self._first_audio_at
-        self.summary.partials_sent += 1
-        if age is not None:
-            self.summary.note_staleness(age)
-
-    def _note_final(self, now: float, due: DueFinal) -> None:
-        self.summary.finals_sent += 1
-        self.summary.note_final_latency(now - due.asked_at)
-        if due.delivery is not None:
-            self.summary.decoded_s += due.delivery.audio_s

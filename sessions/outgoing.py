@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queueing.job import Delivery
+from sessions.assembler import Assembler
 from sessions.codes import CODES, ErrorCode
 from sessions.finals import DueFinal
 from sessions.results import DecodeResult
@@ -21,24 +22,33 @@ class Outgoing:
         self.words = False
         self.finals = 0
         self._seq = 0
+        self._assembler = Assembler()
         self._retry_after_s = retry_after_s
         self._event_timing = event_timing
 
     def partial(self, delivery: Delivery) -> Partial:
         """The guess of a finished partial. Raises ValueError when the worker's result is malformed."""
-        text = DecodeResult.from_dict(delivery.result or {}).text
+        stable, text = self._assembler.partial(DecodeResult.from_dict(delivery.result or {}).text)
         return Partial(
-            seq=self._next(), start_s=seconds(delivery.start_byte), end_s=seconds(delivery.end_byte), text=text
+            seq=self._next(),
+            start_s=seconds(delivery.start_byte),
+            end_s=seconds(delivery.end_byte),
+            stable=stable,
+            text=text,
         )
 
-    def final(self, due: DueFinal) -> Final:
-        """The text of an answered segment. Raises ValueError when the worker's result is malformed."""
-        text, words, timing = "", None, None
-        if due.delivery is not None:
-            result = DecodeResult.from_dict(due.delivery.result or {})
+    def next_segment(self) -> None:
+        """The segment of the partials so far has ended."""
+        self._assembler.reset()
+
+    def final(self, due: DueFinal, result: DecodeResult | None) -> Final:
+        """The text of an answered segment; ``result``: what its delivery holds, None for one without a decode."""
+        text, words, timing, decoded = "", None, None, None
+        if due.delivery is not None and result is not None:
             text = result.text
+            decoded = (seconds(due.delivery.start_byte), seconds(due.delivery.end_byte))
             if self.words:
-                words = self._words(result, due)
+                words = self._words(result, due.delivery)
             if self._event_timing:
                 timing = Timing(
                     queue_ms=max(0, round(due.delivery.queue_ms)),
@@ -49,10 +59,12 @@ class Outgoing:
             words = ()
         message = Final(
             seq=self._next(),
-            start_s=seconds(due.start_byte),
-            end_s=seconds(due.end_byte),
+            start_s=seconds(due.covers_from),
+            end_s=seconds(due.covers_to),
             text=text,
             last=due.last,
+            speech_start_s=decoded[0] if decoded else None,
+            speech_end_s=decoded[1] if decoded else None,
             words=words,
             timing=timing,
         )
@@ -78,9 +90,9 @@ class Outgoing:
         return self._seq
 
     @staticmethod
-    def _words(result: DecodeResult, due: DueFinal) -> tuple[Word, ...]:
-        offset = due.start_byte / BYTES_PER_SECOND
-        end = due.end_byte / BYTES_PER_SECOND
+    def _words(result: DecodeResult, delivery: Delivery) -> tuple[Word, ...]:
+        offset = delivery.start_byte / BYTES_PER_SECOND
+        end = delivery.end_byte / BYTES_PER_SECOND
         placed = []
         for word in result.words:
             # Whisper's word times may lie a frame outside the audio.

@@ -1,16 +1,10 @@
-"""When to ask for a partial of the open segment, and over which audio."""
+"""When to ask for a partial of the segment being spoken."""
 
 from __future__ import annotations
 
 from queueing.job import EnqueueStatus
-from queueing.lane import MAX_PARTIAL_AUDIO_S
+from sessions.endpointing import OpenSegment
 from sessions.limits import in_bytes
-from sessions.wire import BYTES_PER_SECOND
-
-MAX_PARTIAL_BYTES = int(MAX_PARTIAL_AUDIO_S) * BYTES_PER_SECOND
-STEP_BYTES = MAX_PARTIAL_BYTES // 2
-"""A long segment's partials begin later in steps of this: a start that moved with every request would change the
-model's context, and so the text, each time."""
 
 _KEPT_TIMES = 64
 
@@ -25,8 +19,7 @@ class PartialPlan:
 
     def __init__(self, *, interval_s: float, minimum_s: float) -> None:
         self._interval = in_bytes(interval_s)
-        self._minimum = in_bytes(minimum_s)
-        self._segment_start = 0
+        self._minimum_s = minimum_s
         self._covered: int | None = None
         self._before: int | None = None
         self._blocked_until: int | None = None
@@ -35,33 +28,27 @@ class PartialPlan:
         self.outstanding = False
         """A request was taken and neither answered nor overtaken by its final."""
 
-    def next_segment(self, start: int) -> None:
-        """The segment before ``start`` has its final asked for; all its partials are obsolete."""
-        self._segment_start = self._shown = start
+    def next_segment(self) -> None:
+        """The segment has ended; all its partials are obsolete."""
         self._covered = self._before = self._blocked_until = None
         self._received_at.clear()
         self.outstanding = False
 
-    def due(self, received: int) -> bool:
-        """Whether to ask now that ``received`` bytes of the stream are here."""
+    def due(self, spoken: OpenSegment, received: int) -> bool:
+        """Whether to ask now that ``received`` bytes of the stream are here and this segment is open."""
         if self._blocked_until is not None:
             return received >= self._blocked_until
         if self._covered is None:
-            return received - self._segment_start >= self._minimum
+            return spoken.speech_s >= self._minimum_s
         return received - self._covered >= self._interval
 
-    def request(self, received: int, now: float) -> tuple[int, int]:
-        """The byte range to ask for; the answer goes to `answered`."""
-        start = self._segment_start
-        excess = received - start - MAX_PARTIAL_BYTES
-        if excess > 0:
-            start += -(-excess // STEP_BYTES) * STEP_BYTES
-        self._before, self._covered = self._covered, received
+    def request(self, end: int, now: float) -> None:
+        """A partial up to ``end`` is asked for; the answer goes to `answered`."""
+        self._before, self._covered = self._covered, end
         self._blocked_until = None
-        self._received_at[received] = now
+        self._received_at[end] = now
         while len(self._received_at) > _KEPT_TIMES:
             del self._received_at[next(iter(self._received_at))]
-        return start, received
 
     def answered(self, status: EnqueueStatus) -> None:
         """What the queue said to the latest request."""
@@ -72,7 +59,7 @@ class PartialPlan:
             self.outstanding = True
 
     def result(self) -> None:
-        """A result, good or bad, is in: the queue is free again."""
+        """A result, good or bad, is in, or none will come: the queue is free again."""
         self._blocked_until = None
         self.outstanding = False
 

@@ -28,6 +28,19 @@ def run(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence
 
     Raises `QueueUnavailable` when Redis cannot be reached or take writes.
     """
+    code, number = _call(client, name, keys, arguments)
+    return code, int(number)
+
+
+def fetch(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[int]) -> tuple[str, bytes]:
+    """As `run`, for a script that returns a code and bytes."""
+    code, data = _call(client, name, keys, arguments)
+    return code, data if isinstance(data, bytes) else str(data).encode()
+
+
+def _call(
+    client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[str | int | bytes]
+) -> tuple[str, Any]:
     source, digest = load(name)
     tail = (len(keys), *keys, *arguments)
     call: Callable[..., Any] = client.execute_command
@@ -36,5 +49,5 @@ def run(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence
             reply = call("EVALSHA", digest, *tail)
         except NoScriptError:
             reply = call("EVAL", source, *tail)
-    code, number = reply
-    return code.decode() if isinstance(code, bytes) else str(code), int(number)
+    code, answer = reply
+    return code.decode() if isinstance(code, bytes) else str(code), answer

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
 from queueing.lane import Kind
 from sessions.codes import ErrorCode
+from sessions.course import Ending, Phase
 from sessions.effects import Effect, Enqueue, ReadEvents
 from sessions.errors import WireError
 from sessions.keys import check_session_id
-from sessions.lifecycle import Ending, Lifecycle, Phase
+from sessions.lifecycle import Lifecycle
 from sessions.limits import SessionLimits
 from sessions.sniff import is_control_message
 from sessions.summary import StreamSummary
@@ -55,8 +56,14 @@ class Session:
         return len(self._stream.decodes.outbox) > 0
 
     @property
+    def accepts(self) -> bool:
+        """Whether the client's next message may be handed in. Else it is held back, unread, until a final is said:
+        what is handed in all the same is taken, but beyond the bounds of `sessions.limits`."""
+        return self._stream.phase is Phase.ENDING or not self._stream.full
+
+    @property
     def buffered_bytes(self) -> int:
-        """Received bytes that are in memory, not yet in Redis (about `SessionLimits.coalesce_s` of audio at most)."""
+        """Received bytes that are in memory, not yet in Redis (a second of audio at most, and what is unrecognised)."""
         return self._stream.intake.held
 
     @property
@@ -137,8 +144,10 @@ class Session:
         summary = self._stream.summary
         if answer.superseded or answer.status is EnqueueStatus.EXTENDED:
             summary.partials_superseded += 1
-        if job.kind is Kind.FINAL and answer.status is EnqueueStatus.FULL:
-            return self._stream.fatal(now, ErrorCode.OVERLOADED, "the queue is full: the final cannot be decoded")
+        if job.kind is Kind.FINAL:
+            if answer.status is EnqueueStatus.FULL:
+                return self._stream.fatal(now, ErrorCode.OVERLOADED, "the queue is full: the final cannot be decoded")
+            self._stream.decodes.final_queued(answer)
         if job.kind is Kind.PARTIAL:
             if job.segment == self._stream.decodes.segment:
                 self._stream.decodes.plan.answered(answer.status)
@@ -159,15 +168,20 @@ class Session:
         if delivery.kind is Kind.PARTIAL:
             return self._stream.partial(now, delivery)
         effects = self._final(now, delivery, repaired=False)
-        if not self.closed and self._stream.decodes.outbox.gap:
+        outbox = self._stream.decodes.outbox
+        if not self.closed and outbox.gap:
             effects.append(self._read(now))
+        if not outbox.unanswered():
+            # Everything asked for is answered: no event up to this one can be news.
+            self._read_until = delivery.event_id or self._read_until
         return effects
 
     def on_events(self, now: float, deliveries: Sequence[Delivery]) -> list[Effect]:
         """The answer to ReadEvents, oldest first."""
         effects: list[Effect] = []
         for delivery in deliveries:
-            # Only what was read moves the position: an event heard by pub/sub may have overtaken a lost one.
+            # While answers are missing only what was read moves the position: an event heard by pub/sub may have
+            # overtaken a lost one.
             self._read_until = delivery.event_id or self._read_until
             if not self.closed:
                 effects += self._final(now, delivery, repaired=True)
@@ -194,6 +208,8 @@ class Session:
             self._stream.summary.duplicates += not repaired
             return []
         self._stream.summary.gap_repairs += repaired
+        if not self.accepts:
+            self._heard_at = now  # the client's silence until now was of our making
         return self._stream.release(now)
 
     def _read(self, now: float) -> ReadEvents:
@@ -241,7 +257,7 @@ class Session:
             return timers
         if phase is Phase.WAITING:
             timers["handshake"] = self._connected_at + limits.handshake_timeout_s
-        if phase is not Phase.ENDING:
+        if phase is not Phase.ENDING and self.accepts:
             timers["idle"] = self._heard_at + limits.idle_timeout_s
         since = self._stream.decodes.outbox.waiting_since()
         if since is not None:

@@ -44,19 +44,25 @@ class StreamSummary:
     decoded_s: float = 0.0
     """Seconds of audio decoded for this stream, partials and finals."""
     final_latencies_s: list[float] = field(default_factory=list)
-    """From the flush, end or limit that asked for a final to its sending; newest 100."""
+    """From the flush, end, limit or pause that asked for a final to its sending; newest 100."""
     first_partial_s: float | None = None
     """From the first audio received to the first partial sent."""
     partial_staleness_s: list[float] = field(default_factory=list)
     """Age of the newest audio in each partial when it was sent; newest 100."""
 
-    def note_final_latency(self, latency_s: float) -> None:
-        """A final was sent."""
+    def note_final(self, latency_s: float, decoded_s: float) -> None:
+        """A final was sent, this long after it was asked for; seconds that were decoded for it."""
+        self.finals_sent += 1
         self.final_latencies_s = [*self.final_latencies_s[1 - _KEPT :], latency_s]
+        self.decoded_s += decoded_s
 
-    def note_staleness(self, age_s: float) -> None:
-        """A partial was sent."""
-        self.partial_staleness_s = [*self.partial_staleness_s[1 - _KEPT :], age_s]
+    def note_partial(self, since_first_audio_s: float | None, age_s: float | None) -> None:
+        """A partial was sent, this long after the first audio came; ``age_s``: of its newest audio."""
+        self.partials_sent += 1
+        if self.first_partial_s is None:
+            self.first_partial_s = since_first_audio_s
+        if age_s is not None:
+            self.partial_staleness_s = [*self.partial_staleness_s[1 - _KEPT :], age_s]
 
     @property
     def audio_s(self) -> float:

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import from_json
 
 from sessions.codes import CODES, CloseCode, CodeInfo, ErrorCode
 from sessions.errors import BadMessage, UnknownType, WireError
 
 __all__ = [
-    "BYTES_PER_SAMPLE", "BYTES_PER_SECOND", "CHANNELS", "CODES", "ENCODING", "MAX_BAD_MESSAGES", "MAX_TEXT_BYTES",
-    "PROTOCOL", "SAMPLE_RATE", "BadMessage", "ClientMessage", "CloseCode", "CodeInfo", "Done", "End", "Error",
-    "ErrorCode", "Final", "Flush", "Keepalive", "Limits", "Partial", "Ready", "ServerMessage", "Start", "Timing",
-    "UnknownType", "WireError", "Word", "decode_client", "decode_server", "encode",
+    "BYTES_PER_SAMPLE", "BYTES_PER_SECOND", "CHANNELS", "CODES", "ENCODING", "MAX_BAD_MESSAGES", "MAX_ENDPOINT_MS",
+    "MAX_HOTWORDS", "MAX_INITIAL_PROMPT", "MAX_TEXT_BYTES", "MIN_ENDPOINT_MS", "PROTOCOL", "SAMPLE_RATE",
+    "BadMessage", "ClientMessage", "CloseCode", "CodeInfo", "Done", "End", "Error", "ErrorCode", "Final", "Flush",
+    "Keepalive", "Limits", "Partial", "Ready", "ServerMessage", "Start", "Timing", "UnknownType", "WireError", "Word",
+    "decode_client", "decode_server", "encode",
 ]  # fmt: skip
 
 PROTOCOL = 1
@@ -35,6 +36,12 @@ MAX_TEXT_BYTES = 16_384
 """Longest text message in UTF-8 bytes: a start message with every field is below 1 kB."""
 
 MAX_CLIENT_REF = 128
+MAX_INITIAL_PROMPT = 1_000
+MAX_HOTWORDS = 500
+"""Characters. A model reads a few hundred tokens at most, and every job of the stream carries them."""
+
+MIN_ENDPOINT_MS = 100
+MAX_ENDPOINT_MS = 10_000
 MAX_BAD_MESSAGES = 100
 """Wrong messages of one stream until it is closed."""
 
@@ -54,11 +61,29 @@ class Start(_Message):
     channels: int = CHANNELS
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
     """ISO 639 code; None leaves it to the model."""
+    task: Literal["transcribe", "translate"] = "transcribe"
+    """``translate``: into English."""
     partials: bool = True
     words: bool = False
     """Finals carry word times."""
+    endpoint_ms: int | Literal[False] | None = None
+    """The pause that ends a segment; False: none does; None: as the server is set."""
+    initial_prompt: str | None = Field(None, max_length=MAX_INITIAL_PROMPT)
+    """Text that might have come before, for the style and spelling of what comes."""
+    hotwords: str | None = Field(None, max_length=MAX_HOTWORDS)
+    """Words to expect: names, terms."""
     client_ref: str | None = Field(None, max_length=MAX_CLIENT_REF)
     """The client's own name for this stream, for logs; never interpreted."""
+
+    @field_validator("endpoint_ms", mode="before")
+    @classmethod
+    def _pause_is_possible(cls, value: object) -> object:
+        number = type(value) is int and MIN_ENDPOINT_MS <= value <= MAX_ENDPOINT_MS
+        if number or value is None or value is False:
+            return value
+        raise ValueError(
+            f"give {MIN_ENDPOINT_MS} to {MAX_ENDPOINT_MS} whole milliseconds, or false for no cuts at pauses"
+        )
 
 
 class Flush(_Message):
@@ -85,13 +110,16 @@ ClientMessage = Start | Flush | Keepalive | End
 class Limits(_Message):
     """What this server allows one stream; seconds and bytes."""
 
-    max_audio_s: Seconds
+    max_audio_s: Seconds | None = None
+    """None: as much as comes."""
     max_frame_bytes: int
     max_text_bytes: int = MAX_TEXT_BYTES
     idle_timeout_s: Seconds
     inference_timeout_s: Seconds
     partial_interval_s: Seconds
     min_partial_audio_s: Seconds
+    endpoint_ms: int | Literal[False] = False
+    """The pause that ends a segment of this stream; False: none does."""
 
 
 class Ready(_Message):
@@ -121,18 +149,25 @@ class Timing(_Message):
 
 
 class Partial(_Message):
-    """The current guess for audio from ``start_s`` to ``end_s``; the next partial or final replaces it."""
+    """The current guess for audio from ``start_s`` to ``end_s``; the next partial or final replaces it.
+
+    ``text`` begins with ``stable``, and so does the text of every later partial of the same segment.
+    """
 
     type: Literal["partial"] = "partial"
     seq: int = Field(ge=1)
     provisional: Literal[True] = True
     start_s: Seconds
     end_s: Seconds
+    stable: str = ""
     text: str
 
 
 class Final(_Message):
-    """The text of ``start_s`` to ``end_s``, said once and never changed; ``last``: nothing follows but `Done`."""
+    """The text of ``start_s`` to ``end_s``, said once and never changed; ``last``: nothing follows but `Done`.
+
+    ``speech_start_s`` to ``speech_end_s``: the part of it that was decoded; None where nothing was.
+    """
 
     type: Literal["final"] = "final"
     seq: int = Field(ge=1)
@@ -141,6 +176,8 @@ class Final(_Message):
     end_s: Seconds
     text: str
     last: bool
+    speech_start_s: Seconds | None = None
+    speech_end_s: Seconds | None = None
     words: Annotated[tuple[Word, ...] | None, Field(strict=False)] = None
     timing: Timing | None = None
 
@@ -210,4 +247,5 @@ def _decode(text: str | bytes, types: Mapping[str, type[_Message]], *, limit: in
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         shown = repr(first["input"])[:80]
-        raise BadMessage(f"{kind}.{where} is {shown}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+        problem = first["msg"].removeprefix("Value error, ")
+        raise BadMessage(f"{kind}.{where} is {shown}: {problem[:1].lower()}{problem[1:]}") from None

@@ -1,23 +1,32 @@
--- append: store PCM at an offset of a session's audio, once, and renew the session's expiry.
+-- append: store PCM at a position of a session's stream, once, and renew the session's expiry.
 -- KEYS
---   1 audio      string  the session's PCM16
---   2 meta       hash    the session's description
+--   1 audio      string  the session's PCM16 from the position `base` on
+--   2 meta       hash    the session's description, with base
 -- ARGV
---   1 offset     int     bytes that are held already, as the writer knows it
---   2 data       bytes   whole samples, perhaps none
---   3 ttl_ms     int     ms of life from now
---   4 max_bytes  int     bytes that a session may hold
--- RETURNS {code, bytes held}
+--   1 offset     int     position of the data, in bytes from the start of the stream
+--   2 follows    int     where the piece before it ended; what lies between was left out and reads as silence
+--   3 keep_from  int     what lies before will not be read again
+--   4 data       bytes   whole samples, perhaps none
+--   5 ttl_ms     int     ms of life from now
+--   6 max_bytes  int     bytes that a session may hold
+-- RETURNS {code, position up to which audio is held}
 --   OK    the data is held; the same data at the same offset again changes nothing
---   LOST  fewer than offset bytes are held
+--   LOST  what was stored before, and is needed yet, is not all there
 --   FULL  it would be more than max_bytes; nothing changed
 local audio, meta = KEYS[1], KEYS[2]
-local offset, data, ttl_ms = tonumber(ARGV[1]), ARGV[2], ARGV[3]
-local held = redis.call('STRLEN', audio)
+local offset, keep_from, data, ttl_ms = tonumber(ARGV[1]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local base, held = tonumber(redis.call('HGET', meta, 'base')), redis.call('STRLEN', audio)
+if not base and held > 0 then return {'LOST', 0} end
+held = (base or 0) + held
+if held < tonumber(ARGV[2]) and keep_from < offset then return {'LOST', held} end
+local fresh = held < offset and keep_from >= held
+if fresh then base, held = offset, offset end
+base = base or 0
 local wanted = offset + #data
-if held < offset then return {'LOST', held} end
-if wanted > tonumber(ARGV[4]) then return {'FULL', held} end
-if held < wanted then held = redis.call('SETRANGE', audio, offset, data) end
+if wanted - base > tonumber(ARGV[6]) then return {'FULL', held} end
+if fresh then redis.call('DEL', audio) end
+redis.call('HSET', meta, 'base', base)
+if held < wanted then held = base + redis.call('SETRANGE', audio, offset - base, data) end
 redis.call('PEXPIRE', audio, ttl_ms)
 redis.call('PEXPIRE', meta, ttl_ms)
 return {'OK', held}

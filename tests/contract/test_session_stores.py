@@ -40,6 +40,11 @@ def test_the_buffer_holds_what_was_appended_once(store: redis.Redis, rng: random
         sent += piece
     start, end = sorted(rng.sample(range(len(sent)), 2))
     assert audio.read("s", start, end) == sent[start:end]
+    for _ in range(2):
+        assert audio.trim("s", start) == len(sent) - start
+    assert audio.read("s", start, end) == sent[start:end]
+    assert audio.append("s", len(sent) + 100, b"after a silence", follows=len(sent), keep_from=start) > len(sent)
+    assert audio.read("s", len(sent) - 1, len(sent) + 105) == sent[-1:] + bytes(100) + b"after"
     audio.delete("s")
     assert not store.keys("*")
 

@@ -88,9 +88,49 @@ def test_the_scripts_come_back_after_a_flush(buffer: AudioBuffer, redis_client: 
 def test_a_session_is_bounded(redis_client: redis.Redis) -> None:
     buffer = AudioBuffer(redis_client, ttl_s=60, max_bytes=6)
     buffer.append("s1", 0, b"abcdef")
-    with pytest.raises(ValueError, match="8 bytes of audio; at most 6"):
+    with pytest.raises(ValueError, match="up to byte 8, held up to 6; at most 6 bytes fit: trim"):
         buffer.append("s1", 6, b"gh")
     assert buffer.read("s1", 0, 6) == b"abcdef"
+    buffer.trim("s1", 4)
+    assert buffer.append("s1", 6, b"gh") == 8, "what is trimmed makes room"
+
+
+def test_positions_count_from_the_start_whatever_was_trimmed(buffer: AudioBuffer, redis_client: redis.Redis) -> None:
+    buffer.create("s1", {"language": "en"})
+    buffer.append("s1", 0, b"abcdefgh")
+    assert buffer.trim("s1", 4) == 4
+    assert buffer.read("s1", 4, 8) == b"efgh"
+    with pytest.raises(AudioLost):
+        buffer.read("s1", 2, 6)
+    assert buffer.append("s1", 8, b"ij", keep_from=4) == 10
+    assert buffer.trim("s1", 10) == 0
+    assert buffer.append("s1", 10, b"", keep_from=10) == 10, "a quiet stream is kept alive"
+    buffer.create("s1", {"language": "de"})
+    assert buffer.append("s1", 10, b"kl", keep_from=10) == 12
+    assert buffer.read("s1", 10, 12) == b"kl"
+    assert redis_client.strlen(SessionKeys("s1").audio) == 2
+    for key in (SessionKeys("s1").audio, SessionKeys("s1").meta):
+        assert redis_client.pttl(key) > 0
+
+
+def test_silence_that_was_left_out_is_no_loss_but_a_loss_is(buffer: AudioBuffer, redis_client: redis.Redis) -> None:
+    buffer.append("s1", 0, b"abcd")
+    assert buffer.append("s1", 10, b"kl", follows=4, keep_from=0) == 12, "the final of the first four is due"
+    assert buffer.read("s1", 0, 4) == b"abcd"
+    assert buffer.append("s1", 10, b"kl", follows=4, keep_from=0) == 12, "again, after a lost reply"
+    redis_client.flushall()
+    with pytest.raises(AudioLost):
+        buffer.append("s1", 20, b"uv", follows=12, keep_from=10)
+    assert buffer.append("s1", 20, b"uv", follows=12, keep_from=20) == 22, "nothing that is needed is gone"
+    assert buffer.read("s1", 20, 22) == b"uv"
+
+
+def test_audio_whose_position_is_forgotten_is_lost(buffer: AudioBuffer, redis_client: redis.Redis) -> None:
+    buffer.append("s1", 0, b"abcd")
+    redis_client.delete(SessionKeys("s1").meta)
+    for wrong in (lambda: buffer.append("s1", 4, b"ef"), lambda: buffer.read("s1", 0, 4)):
+        with pytest.raises(AudioLost):
+            wrong()
 
 
 def test_delete_leaves_nothing_and_may_be_repeated(buffer: AudioBuffer, redis_client: redis.Redis) -> None:
@@ -109,6 +149,7 @@ def test_an_absent_redis_is_unavailable_for_every_verb() -> None:
         lambda: buffer.create("s1", {"a": "b"}),
         lambda: buffer.append("s1", 0, b"ab"),
         lambda: buffer.read("s1", 0, 2),
+        lambda: buffer.trim("s1", 2),
         lambda: buffer.delete("s1"),
     ):
         with pytest.raises(QueueUnavailable):

@@ -25,15 +25,18 @@ from sessions.effects import (
     OpenBuffer,
     ReadEvents,
     Send,
+    TrimAudio,
 )
 from sessions.errors import AudioLost
 from sessions.events import FrontListener
+from sessions.keys import SessionKeys
 from sessions.limits import SessionLimits
 from sessions.results import DecodeResult
 from sessions.session import Session
 from sessions.wire import Done, End, Error, Final, Flush, Partial, ServerMessage, Start, encode
 from tests.support.eventually import eventually
 from tests.support.queue_ears import key_names
+from tests.support.recordings import recording
 from tests.support.session_driver import speechlike
 
 FRONT = "front-1"
@@ -44,13 +47,18 @@ def digest(data: bytes) -> str:
 
 
 class Stream:
-    """One session whose effects are carried out for real, and a worker whose text is the digest of the audio."""
+    """One session whose effects are carried out for real, and a worker whose text is the digest of the audio.
 
-    def __init__(self, client: redis.Redis, listener: FrontListener, session: str = "s1") -> None:
+    ``endpoint_s``: as for `Driver`.
+    """
+
+    def __init__(
+        self, client: redis.Redis, listener: FrontListener, session: str = "s1", *, endpoint_s: float | None = None
+    ) -> None:
         self.queue = JobQueue(client)
         self.buffer = AudioBuffer(client, ttl_s=60)
         self.now = 100.0
-        self.session = Session(session, FRONT, SessionLimits(), now=self.now)
+        self.session = Session(session, FRONT, SessionLimits(endpoint_s=endpoint_s), now=self.now)
         self.sent: list[ServerMessage] = []
         self.closed: int | None = None
         self.statuses: list[str] = []
@@ -64,12 +72,14 @@ class Stream:
             match effect:
                 case OpenBuffer(meta):
                     self.buffer.create(self._id, meta)
-                case AppendAudio(offset, data):
+                case AppendAudio(offset, data, follows, keep_from):
                     try:
-                        self.buffer.append(self._id, offset, data)
+                        self.buffer.append(self._id, offset, data, follows=follows, keep_from=keep_from)
                     except AudioLost as error:
                         self.run(self.session.on_append_failed(self.now, lost=True, detail=str(error)))
                         return
+                case TrimAudio(before):
+                    self.buffer.trim(self._id, before)
                 case Enqueue(job):
                     answer = self.queue.enqueue(job)
                     self.statuses.append(f"{job.kind}:{answer.status}")
@@ -104,7 +114,8 @@ class Stream:
         except AudioLost as error:
             self.queue.fail(lease, "audio_missing", str(error), retry=False)
         else:
-            self.queue.complete(lease, DecodeResult(digest(data), "digest").to_dict(), decode_ms=5)
+            result = DecodeResult(digest(data), "digest", "en", language_probability=0.9)
+            self.queue.complete(lease, result.to_dict(), decode_ms=5)
 
     def hear(self) -> None:
         """Wait for one delivery and handle it."""
@@ -160,6 +171,53 @@ def test_a_stream_from_start_to_done(redis_client: redis.Redis, listener: FrontL
     assert (stream.closed, stream.errors) == (1000, [])
     assert stream.session.summary.partials_superseded == 3, "one extended, two removed by finals"
     assert not [name for name in key_names(redis_client) if ":events:" in name or "{s:" in name]
+
+
+def test_a_long_stream_of_speech_and_silence_in_constant_memory(
+    redis_client: redis.Redis, listener: FrontListener
+) -> None:
+    """Ten minutes: sentences with pauses, then a minute of silence, over and over."""
+    stream = Stream(redis_client, listener, endpoint_s=0.8)
+    stream.text(Start(language="en", partials=False))
+    minute = (recording("pauses") + bytes(60 * 32_000))[: 100 * 32_000]
+    most = 0
+    for _ in range(6):
+        for at in range(0, len(minute), 32_000):
+            stream.audio(minute[at : at + 32_000])
+            for lease in stream.queue.claim("w1", f"{at}-{stream.now}", max_jobs=8):
+                stream.complete(lease)
+                stream.hear()
+            most = max(most, redis_client.strlen(SessionKeys("s1").audio))
+            assert stream.session.buffered_bytes <= 48_000
+    finals = [message for message in stream.sent if isinstance(message, Final)]
+    assert len(finals) == 6 * 7, "seven sentences"
+    for final in finals:
+        assert final.speech_start_s is not None
+        assert final.speech_end_s is not None
+        start, end = (round(value * 32_000) for value in (final.speech_start_s, final.speech_end_s))
+        heard = (minute + minute)[start % len(minute) :][: end - start]
+        assert final.text == digest(heard), "the audio of its final is there, wherever the buffer begins"
+    assert most <= 10 * 32_000
+    assert redis_client.strlen(SessionKeys("s1").audio) <= 32_000
+    stream.text(End())
+    assert stream.closed == 1000
+
+
+def test_a_requeued_final_finds_its_audio_behind_later_ones(redis_client: redis.Redis, listener: FrontListener) -> None:
+    stream, sound = Stream(redis_client, listener), speechlike(3.0)
+    stream.text(Start(language="en", partials=False))
+    for at in range(0, len(sound), 32_000):
+        stream.audio(sound[at : at + 32_000])
+        stream.text(Flush())
+    first, second, third = (stream.claim() for _ in range(3))
+    for lease in (second, third):
+        stream.complete(lease)
+        stream.hear()
+    stream.queue.release([first])
+    stream.complete(stream.claim())
+    stream.hear()
+    assert stream.said(Final) == [digest(sound[at : at + 32_000]) for at in (0, 32_000, 64_000)]
+    assert redis_client.strlen(SessionKeys("s1").audio) == 0
 
 
 def test_a_partial_in_a_workers_hands_is_not_said_after_its_final(

@@ -26,11 +26,15 @@ from tests.support.up_process import clean_environment
 
 
 class LiveApi:
-    """The web processes; use as a context manager. ``log`` holds their standard error by line."""
+    """The web processes; use as a context manager. ``log`` holds their standard error by line.
 
-    def __init__(self, redis_url: str, **settings: object) -> None:
+    ``endpoint_ms``: 0, as most tests need it: synthetic sound is no speech, and everything shall be decoded.
+    """
+
+    def __init__(self, redis_url: str, *, endpoint_ms: int = 0, **settings: object) -> None:
         self.port = free_port()
         self.log: list[str] = []
+        settings["endpoint_ms"] = endpoint_ms
         environment = {f"HEARLINE_{name.upper()}": str(value) for name, value in settings.items()}
         environment |= {"REDIS_URL": redis_url, "HEARLINE_PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
-from queueing.lane import Kind
+from queueing.lane import MAX_JOB_AUDIO_S, Kind
 from sessions.effects import (
     AppendAudio,
     CancelPartial,
@@ -17,6 +18,7 @@ from sessions.effects import (
     OpenBuffer,
     ReadEvents,
     Send,
+    TrimAudio,
 )
 from sessions.limits import SessionLimits
 from sessions.results import DecodeResult
@@ -57,7 +59,7 @@ def delivery(job: NewJob, text: str = "", *, event: int | None = None, **changes
         "queue_ms": 12,
         "decode_ms": 34,
         "completed_ms": 0,
-        "result": DecodeResult(text=text or f"text of {job.id}", model="m").to_dict(),
+        "result": DecodeResult(text or f"text of {job.id}", "m", "en", language_probability=0.9).to_dict(),
         "error": None,
     }
     return Delivery(**(fields | changes))
@@ -69,19 +71,31 @@ def failure(job: NewJob, code: str, message: str = "it failed") -> Delivery:
 
 
 class Driver:
-    """One session and everything around it. ``answers`` says what the queue replies to an enqueue."""
+    """One session and everything around it. ``answers`` says what the queue replies to an enqueue.
 
-    def __init__(self, limits: SessionLimits | None = None, *, start: float = 1_000.0) -> None:
+    ``endpoint_s``: the pause that ends a segment; None, as most tests need it, for synthetic sound is no speech:
+    none does.
+    """
+
+    def __init__(
+        self, limits: SessionLimits | None = None, *, start: float = 1_000.0, endpoint_s: float | None = None
+    ) -> None:
         self.now = start
-        self.session = Session("s1", "front-1", limits or SessionLimits(), now=start, started_ms=5)
+        limits = replace(limits or SessionLimits(), endpoint_s=endpoint_s)
+        self.session = Session("s1", "front-1", limits, now=start, started_ms=5)
         self.sent: list[ServerMessage] = []
         self.buffer = bytearray()
+        """What was stored; zeros where silence was left out."""
+        self.left_out = 0
+        self.kept_from = 0
+        """What lies before was trimmed."""
+        self.needed_from = 0
         self.meta: list[dict[str, str]] = []
         self.jobs: list[NewJob] = []
         self.reads: list[str | None] = []
         self.closed: tuple[int, str] | None = None
         self.cancelled = 0
-        self.answers: Callable[[NewJob], EnqueueStatus] = lambda job: EnqueueStatus.QUEUED
+        self.answers: Callable[[NewJob], EnqueueStatus | Enqueued] = lambda job: EnqueueStatus.QUEUED
         self.cancel_partial: Callable[[], None] = lambda: None
         self.events: Callable[[str | None], Sequence[Delivery]] | None = None
 
@@ -125,17 +139,27 @@ class Driver:
                 case OpenBuffer(meta):
                     assert not self.buffer
                     self.meta.append(dict(meta))
-                case AppendAudio(offset, data):
-                    assert offset == len(self.buffer), "appends follow each other"
+                case AppendAudio(offset, data, follows, keep_from):
+                    assert follows == len(self.buffer) <= offset, "appends follow each other"
                     assert len(data) % 2 == 0
                     assert self.meta, "the buffer is opened before it is filled"
-                    self.buffer += data
+                    assert keep_from >= self.kept_from, "what is not needed now will not be needed again"
+                    self.left_out += offset - follows
+                    self.needed_from = keep_from
+                    self.buffer += bytes(offset - follows) + data
+                case TrimAudio(before):
+                    assert self.kept_from < before <= len(self.buffer)
+                    self.kept_from = self.needed_from = before
                 case Enqueue(job):
-                    assert 0 <= job.start_byte < job.end_byte <= len(self.buffer), "a job's audio is stored before it"
+                    assert self.kept_from <= job.start_byte < job.end_byte <= len(self.buffer), "its audio is stored"
+                    assert self.needed_from <= job.start_byte, "and was not said to be needed no more"
+                    assert job.audio_s <= MAX_JOB_AUDIO_S
                     assert job.start_byte % 2 == job.end_byte % 2 == 0
                     assert job.lane, "there is a lane for it"
                     self.jobs.append(job)
-                    self.run(self.session.on_enqueued(self.now, job, Enqueued(self.answers(job))))
+                    answer = self.answers(job)
+                    answer = answer if isinstance(answer, Enqueued) else Enqueued(answer)
+                    self.run(self.session.on_enqueued(self.now, job, answer))
                 case ReadEvents(after):
                     self.reads.append(after)
                     if self.events is not None:

@@ -45,6 +45,10 @@ def job(kind: Kind = Kind.FINAL) -> NewJob:
     return NewJob("s:f:0", "s", kind, segment=0, start_byte=0, end_byte=64, audio_s=0.002, front="f")
 
 
+def append(offset: int, data: bytes) -> AppendAudio:
+    return AppendAudio(offset, data, follows=offset, keep_from=0)
+
+
 class Stage:
     """Fakes of everything around a runner. ``calls`` is what happened, in order; ``faults`` is what fails."""
 
@@ -102,8 +106,12 @@ class Stage:
     def create(self, _session: str, _meta: Mapping[str, str]) -> None:
         self._do("create")
 
-    def append(self, _session: str, offset: int, _data: bytes) -> int:
-        self._do(f"append {offset}")
+    def append(self, _session: str, offset: int, _data: bytes, *, follows: int, keep_from: int) -> int:
+        self._do(f"append {offset}" + (f" after {follows}, needed from {keep_from}" if follows != offset else ""))
+        return 0
+
+    def trim(self, _session: str, before: int) -> int:
+        self._do(f"trim {before}")
         return 0
 
     def delete(self, _session: str) -> None:
@@ -141,7 +149,13 @@ FATAL = Error(code="state_lost", message="", fatal=True)
 def test_effects_run_in_order_and_answers_after_the_list() -> None:
     stage = Stage()
     stage.replies["on_enqueued"] = [Send(Done(audio_s=0, finals=0))]
-    done = stage.run(OpenBuffer({}), AppendAudio(0, b"ab"), Enqueue(job()), CancelPartial(), ReadEvents("1-0"))
+    done = stage.run(
+        OpenBuffer({}),
+        append(0, b"ab"),
+        Enqueue(job()),
+        CancelPartial(),
+        ReadEvents("1-0"),
+    )
     assert done == [
         "create", "append 0", "enqueue", "on_enqueued", "cancel_partial", "events after 1-0", "on_events", "send done",
     ]  # fmt: skip
@@ -151,7 +165,12 @@ def test_lost_audio_is_told_once_and_nothing_is_queued_on_it() -> None:
     stage = Stage()
     stage.faults["append 0"] = [AudioLost("s", 0, 2)]
     stage.replies["on_append_failed"] = [Send(FATAL), Close(CloseCode.INTERNAL, "state_lost"), CancelSession()]
-    done = stage.run(AppendAudio(0, b"ab"), AppendAudio(2, b"cd"), Enqueue(job()), CancelPartial())
+    done = stage.run(
+        append(0, b"ab"),
+        append(2, b"cd"),
+        Enqueue(job()),
+        CancelPartial(),
+    )
     assert done[0] == "append 0"
     assert done[1].startswith("on_append_failed lost=True")
     assert done[2:] == ["cancel_partial", "send erro", "cancel_session", "delete"]
@@ -167,13 +186,18 @@ def test_a_short_outage_is_waited_for() -> None:
         stage.faults.clear()
 
     object.__setattr__(stage.runner._ports, "pause", back_later)
-    assert stage.run(AppendAudio(0, b"ab"), Enqueue(job())) == ["append 0", "append 0", "enqueue", "on_enqueued"]
+    assert stage.run(append(0, b"ab"), Enqueue(job())) == [
+        "append 0",
+        "append 0",
+        "enqueue",
+        "on_enqueued",
+    ]
 
 
 @pytest.mark.parametrize(
     ("effect", "told"),
     [
-        (AppendAudio(0, b"ab"), "on_append_failed lost=False"),
+        (append(0, b"ab"), "on_append_failed lost=False"),
         (Enqueue(job()), "on_enqueue_failed away"),
         (OpenBuffer({}), "on_append_failed lost=False"),
     ],

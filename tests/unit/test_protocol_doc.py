@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from queueing.lane import MAX_JOB_AUDIO_S
 from sessions.codes import CODES, CloseCode, ErrorCode
-from sessions.limits import MAX_WAITING_FINALS, MIN_DECODE_S
-from sessions.partials import MAX_PARTIAL_BYTES, STEP_BYTES
+from sessions.limits import MAX_WAITING_AUDIO_S, MAX_WAITING_FINALS, MIN_DECODE_S
 from sessions.wire import (
     BYTES_PER_SECOND,
     MAX_BAD_MESSAGES,
     MAX_CLIENT_REF,
+    MAX_ENDPOINT_MS,
+    MAX_HOTWORDS,
+    MAX_INITIAL_PROMPT,
     MAX_TEXT_BYTES,
+    MIN_ENDPOINT_MS,
     Done,
     End,
     Error,
@@ -99,9 +103,12 @@ def test_nested_fields_are_named() -> None:
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
-    seconds = (MAX_PARTIAL_BYTES // BYTES_PER_SECOND, STEP_BYTES // BYTES_PER_SECOND)
-    assert f"the newest {seconds[0]} s of it: then `start_s` moves\n   on in steps of {seconds[1]} s" in PAGE
-    assert f"At most {MAX_WAITING_FINALS} finals" in PAGE
+    assert f"is cut before {MAX_JOB_AUDIO_S:g} s" in PAGE
+    assert f"While {MAX_WAITING_FINALS} finals" in PAGE
+    assert f"began {MAX_WAITING_AUDIO_S:g} s before" in PAGE
+    assert f"{MIN_ENDPOINT_MS} to {MAX_ENDPOINT_MS:,} ms" in PAGE
+    assert f"up to {MAX_INITIAL_PROMPT:,} characters" in PAGE
+    assert f"up to {MAX_HOTWORDS} characters" in PAGE
     assert f"Less than {MIN_DECODE_S * 1000:.0f} ms" in PAGE
     assert f"After {MAX_BAD_MESSAGES} of the client's making" in PAGE
     assert f"at most {MAX_TEXT_BYTES:,} bytes" in PAGE
@@ -114,7 +121,7 @@ def test_the_example_is_a_stream_as_the_code_understands_it() -> None:
     example = PAGE[PAGE.index("```\nclient") : PAGE.index("## What the client sends")]
     client = [decode_client(line[8:]) for line in example.splitlines() if line.startswith("client  {")]
     server = [decode_server(line[8:]) for line in example.splitlines() if line.startswith("server  {")]
-    assert [message.type for message in client] == ["start", "flush", "end"]
+    assert [message.type for message in client] == ["start", "end"]
     assert [message.type for message in server] == ["ready", *["partial"] * 2, "final", "partial", "final", "done"]
     assert [message.seq for message in server if isinstance(message, Partial | Final)] == [1, 2, 3, 4, 5]
     finals = [message for message in server if isinstance(message, Final)]

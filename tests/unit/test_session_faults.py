@@ -16,7 +16,7 @@ LIMITS = SessionLimits(idle_timeout_s=20, inference_timeout_s=12, repair_after_s
 def ended(seconds: float = 1.0) -> Driver:
     """A stream that said ``end`` after this much audio and waits for its final."""
     driver = Driver(LIMITS)
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     driver.live(seconds)
     driver.text(End())
     return driver
@@ -56,7 +56,7 @@ def test_a_short_inference_timeout_still_leaves_room_to_look() -> None:
 
 def test_reading_starts_behind_what_was_read_never_behind_what_was_heard() -> None:
     driver = Driver(LIMITS)
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     for _ in range(3):
         driver.live(0.5)
         driver.text(Flush())
@@ -75,7 +75,7 @@ def test_reading_starts_behind_what_was_read_never_behind_what_was_heard() -> No
 
 def test_a_reconnect_reads_the_events_and_asks_again_for_what_is_due() -> None:
     driver = Driver(LIMITS)
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     driver.live(1.0)
     assert driver.session.on_reconnected(driver.now) == [], "nothing is due"
     driver.text(Flush())
@@ -100,7 +100,7 @@ def test_a_reconnect_whose_reading_fails_is_made_up_for() -> None:
 
 def test_idle_first_finishes_what_was_said() -> None:
     driver = Driver(LIMITS)
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     driver.live(1.0)
     driver.wait(19.9)
     assert driver.jobs == []

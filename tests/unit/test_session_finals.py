@@ -7,17 +7,22 @@ from dataclasses import replace
 import pytest
 
 from queueing.job import EnqueueStatus
-from queueing.lane import Kind
+from queueing.lane import MAX_JOB_AUDIO_S, Kind
 from sessions.effects import CancelPartial
-from sessions.limits import MAX_WAITING_FINALS, SessionLimits
+from sessions.limits import MAX_WAITING_AUDIO_S, MAX_WAITING_FINALS, SessionLimits
 from sessions.wire import Done, End, Error, Flush, Keepalive, Ready, Start, Timing, Word
 from tests.support.session_driver import Driver, at, delivery, failure
 
 
-@pytest.mark.parametrize("seconds", [0.3, 0.9, 1.1, 29.9, 30.1, 59.9])
+def held_back(driver: Driver) -> bool:
+    """Whether the client's next message shall wait unread."""
+    return not driver.session.accepts
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.9, 1.1, 17.3, 27.8])
 def test_end_asks_for_one_final_over_everything(seconds: float) -> None:
     driver = Driver()
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     driver.audio(seconds)
     driver.text(End())
     (job,) = driver.jobs
@@ -30,6 +35,22 @@ def test_end_asks_for_one_final_over_everything(seconds: float) -> None:
     assert driver.sent[-1] == Done(audio_s=seconds, finals=1)
     assert driver.closed == (1000, "done")
     assert driver.cancelled == 1
+
+
+@pytest.mark.parametrize("seconds", [29.9, 60.1])
+def test_more_than_one_job_can_hold_is_cut_and_the_last_final_ends_with_the_stream(seconds: float) -> None:
+    driver = Driver()
+    driver.text(Start(partials=False, language="en"))
+    driver.audio(seconds)
+    driver.text(End())
+    edges = [job.start_byte for job in driver.jobs] + [at(seconds)]
+    assert edges[0] == 0
+    assert [job.end_byte for job in driver.jobs] == edges[1:]
+    assert len(driver.jobs) > seconds / MAX_JOB_AUDIO_S
+    for number, job in enumerate(list(driver.jobs)):
+        driver.deliver(job, event=number)
+    assert [final.last for final in driver.finals] == [False] * (len(edges) - 2) + [True]
+    assert driver.sent[-1] == Done(audio_s=seconds, finals=len(edges) - 1)
 
 
 def test_nothing_said_at_all_is_an_empty_last_final_without_a_decode() -> None:
@@ -99,7 +120,7 @@ def test_an_end_right_after_a_flush_adds_an_empty_last_final_behind_the_flushed_
 
 def test_finals_are_said_in_order_whatever_the_order_of_their_decodes() -> None:
     driver = Driver()
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     for _ in range(4):
         driver.live(0.5)
         driver.text(Flush())
@@ -125,7 +146,7 @@ def test_a_final_is_said_once_however_often_it_is_delivered() -> None:
 
 def test_a_final_that_waits_for_its_turn_is_not_changed_by_a_repetition() -> None:
     driver = Driver()
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     for _ in range(2):
         driver.live(0.5)
         driver.text(Flush())
@@ -162,7 +183,7 @@ def test_timing_is_there_when_it_is_wanted() -> None:
 
 def test_word_times_count_from_the_start_of_the_stream() -> None:
     driver = Driver()
-    driver.text(Start(words=True, partials=False))
+    driver.text(Start(words=True, partials=False, language="en"))
     driver.live(2.0)
     driver.text(Flush())
     driver.live(1.0)
@@ -172,7 +193,7 @@ def test_word_times_count_from_the_start_of_the_stream() -> None:
         {"text": "b", "start_s": 0.25, "end_s": 1.5, "probability": 1.0000001},
     ]
     first, second = driver.jobs
-    assert first.options == {"words": True}
+    assert first.options == {"words": True, "language": "en"}
     driver.deliver(first, event=1)
     driver.deliver(second, event=2, result={"text": "a b", "model": "m", "language": "en", "words": words})
     assert driver.finals[0].words == ()
@@ -193,7 +214,7 @@ def test_without_the_wish_there_are_no_words() -> None:
 
 def test_audio_beyond_the_limit_is_discarded_and_the_stream_ends_by_itself() -> None:
     driver = Driver(SessionLimits(max_audio_s=2.0))
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     driver.audio(2.0)
     assert driver.errors == [], "exactly the limit is allowed"
     driver.audio(0.1)
@@ -215,9 +236,12 @@ def test_audio_beyond_the_limit_is_discarded_and_the_stream_ends_by_itself() -> 
 
 def test_ten_minutes_in_one_frame_are_cut_at_the_limit() -> None:
     driver = Driver(SessionLimits(max_audio_s=120, max_frame_bytes=32_000_000))
+    driver.text(Start(language="en"))
     driver.audio(b"\x01\x00" * 9_600_000, frame=32_000_000)
     assert len(driver.buffer) == at(120)
-    assert [(job.kind, job.end_byte) for job in driver.jobs] == [(Kind.FINAL, at(120))]
+    assert {job.kind for job in driver.jobs} == {Kind.FINAL}
+    assert driver.jobs[-1].end_byte == at(120)
+    assert driver.errors == ["audio_limit"]
 
 
 def test_what_comes_after_end_is_bad_state_and_harmless() -> None:
@@ -236,18 +260,34 @@ def test_what_comes_after_end_is_bad_state_and_harmless() -> None:
     assert driver.closed == (1000, "done")
 
 
-def test_a_flood_of_flushes_is_bounded_and_loses_no_audio() -> None:
-    driver = Driver()
-    driver.text(Start(partials=False))
-    for _ in range(MAX_WAITING_FINALS + 5):
+def test_a_client_is_held_back_while_too_many_finals_wait() -> None:
+    driver = Driver(SessionLimits(idle_timeout_s=3, inference_timeout_s=100))
+    driver.text(Start(partials=False, language="en"))
+    for number in range(MAX_WAITING_FINALS):
+        assert not held_back(driver), number
         driver.audio(0.1)
         driver.text(Flush())
-    assert len(driver.jobs) == MAX_WAITING_FINALS
-    assert set(driver.errors) == {"bad_state"}
-    for number, job in enumerate(list(driver.jobs)):
-        driver.deliver(job, event=number)
+    assert held_back(driver)
+    driver.wait(10)
+    assert driver.errors == [], "a client that is held back is not idle"
+    driver.deliver(driver.jobs[0], event=1)
+    assert not held_back(driver)
+    driver.wait(2.9)
+    assert driver.errors == []
+    driver.wait(0.1)
     driver.text(End())
-    assert driver.jobs[-1].end_byte - driver.jobs[-1].start_byte == at(0.5)
+    assert not held_back(driver), "what comes after the end is discarded at once"
+
+
+def test_a_client_is_held_back_when_it_is_far_ahead_of_its_oldest_final() -> None:
+    driver = Driver()
+    driver.text(Start(partials=False, language="en"))
+    driver.audio(MAX_WAITING_AUDIO_S - 0.1)
+    assert not held_back(driver)
+    driver.audio(0.1)
+    assert held_back(driver)
+    driver.deliver(driver.jobs[0], event=1)
+    assert not held_back(driver)
 
 
 def test_a_full_queue_ends_the_stream_saying_when_to_retry() -> None:
@@ -274,7 +314,7 @@ def test_a_final_that_failed_for_good_ends_the_stream_after_the_finals_before_it
     code: str, told: str, close: int
 ) -> None:
     driver = Driver()
-    driver.text(Start(partials=False))
+    driver.text(Start(partials=False, language="en"))
     driver.live(1.0)
     driver.text(Flush())
     driver.live(1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
 import pytest
 
@@ -20,7 +21,16 @@ def test_start_is_answered_by_ready_with_the_limits() -> None:
     assert (ready.session, ready.protocol) == ("s1", 1)
     assert (ready.limits.max_audio_s, ready.limits.idle_timeout_s) == (60, 7)
     assert driver.meta == [
-        {"front": "front-1", "started_ms": "5", "client_ref": "ward 3", "language": "en", "partials": "1", "words": "1"}
+        {
+            "front": "front-1",
+            "started_ms": "5",
+            "client_ref": "ward 3",
+            "language": "en",
+            "task": "transcribe",
+            "partials": "1",
+            "words": "1",
+            "endpoint_ms": "off",
+        }
     ]
 
 
@@ -52,6 +62,32 @@ def test_who_says_nothing_gets_ready_after_the_handshake_time_and_may_still_choo
     assert driver.meta[-1]["language"] == "de"
     driver.audio(1.0)
     assert driver.jobs[0].options == {"language": "de"}
+
+
+def test_the_jobs_carry_what_start_asked_for() -> None:
+    driver = Driver()
+    driver.text(Start(language="de", task="translate", initial_prompt="Hearline.", hotwords="lane, lease"))
+    driver.audio(1.0)
+    assert driver.jobs[0].options == {
+        "language": "de",
+        "translate": True,
+        "initial_prompt": "Hearline.",
+        "hotwords": "lane, lease",
+    }
+    assert "Hearline." not in str(driver.meta), "the texts may hold names"
+
+
+@pytest.mark.parametrize(
+    ("server_s", "wanted", "told"), [(0.8, None, 800), (0.8, 2_000, 2_000), (0.8, False, False), (None, 100, 100)]
+)
+def test_ready_tells_the_pause_that_ends_a_segment_of_this_stream(
+    server_s: float | None, wanted: int | Literal[False] | None, told: int | bool
+) -> None:
+    driver = Driver(endpoint_s=server_s)
+    driver.text(Start(endpoint_ms=wanted))
+    (ready,) = driver.of(Ready)
+    assert ready.limits.endpoint_ms == told
+    assert driver.meta[0]["endpoint_ms"] == (str(told) if told else "off")
 
 
 def test_start_twice_and_start_after_audio_are_bad_state_and_change_nothing() -> None:
@@ -99,6 +135,12 @@ def test_another_format_is_refused_with_what_to_send(start: Start, named: str) -
         ('{"type":"start","language":"english"}', "bad_message", "start.language is 'english'"),
         ('{"type":"start","words":1}', "bad_message", "start.words is 1"),
         ('{"type":"start","client_ref":"' + "x" * 129 + '"}', "bad_message", "at most 128"),
+        ('{"type":"start","endpoint_ms":99}', "bad_message", "start.endpoint_ms is 99: give 100 to 10000 whole"),
+        ('{"type":"start","endpoint_ms":10001}', "bad_message", "or false for no cuts"),
+        ('{"type":"start","endpoint_ms":true}', "bad_message", "start.endpoint_ms is True"),
+        ('{"type":"start","task":"summarize"}', "bad_message", "'transcribe' or 'translate'"),
+        ('{"type":"start","initial_prompt":"' + "x" * 1_001 + '"}', "bad_message", "at most 1000"),
+        ('{"type":"start","hotwords":"' + "x" * 501 + '"}', "bad_message", "at most 500"),
         ('{"type":"sing"}', "unknown_type", "'sing'"),
         ("x" * 1_000_000, "bad_message", f"1000000 bytes; at most {MAX_TEXT_BYTES}"),
     ],
@@ -198,7 +240,8 @@ def test_keepalive_keeps_the_stream_and_its_buffer() -> None:
         effects += driver.text(Keepalive())
     assert driver.closed is None
     appends = [effect for effect in effects if isinstance(effect, AppendAudio)]
-    assert appends == [AppendAudio(12_800, b"")] * int(160 // KEEP_BUFFER_S), "the expiry is renewed once a minute"
+    kept = AppendAudio(12_800, b"", follows=12_800, keep_from=0)
+    assert appends == [kept] * int(160 // KEEP_BUFFER_S), "the expiry is renewed once a minute"
 
 
 def test_session_ids_that_could_break_a_key_are_refused() -> None:

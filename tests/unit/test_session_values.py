@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from queueing.lane import MAX_AUDIO_S
 from sessions.codes import ErrorCode
 from sessions.errors import AudioLost, BadMessage, UnknownType, WrongAudio
 from sessions.keys import SessionKeys, check_session_id, final_job_id, partial_job_id
@@ -58,11 +57,13 @@ def test_keys_share_the_sessions_hash_tag() -> None:
         check_session_id("a:b")
 
 
-def test_limits_that_no_lane_could_hold_are_refused() -> None:
-    SessionLimits(max_audio_s=MAX_AUDIO_S)
-    for wrong in (0.0, -1.0, MAX_AUDIO_S + 1):
+def test_limits_that_cannot_be_are_refused() -> None:
+    assert SessionLimits().wire(0.8).max_audio_s is None
+    for wrong in (0.0, -1.0):
         with pytest.raises(ValueError, match=f"max_audio_s is {wrong}"):
             SessionLimits(max_audio_s=wrong)
+        with pytest.raises(ValueError, match=f"endpoint_s is {wrong}"):
+            SessionLimits(endpoint_s=wrong)
 
 
 def test_seconds_become_whole_samples() -> None:
@@ -84,11 +85,12 @@ def test_errors_carry_what_they_are_about() -> None:
 def test_the_summary_keeps_the_newest_values_only_and_logs_flat_ones() -> None:
     summary = StreamSummary("s", client_ref="r")
     for number in range(250):
-        summary.note_final_latency(float(number))
-        summary.note_staleness(0.5)
+        summary.note_final(float(number), decoded_s=0.0)
+        summary.note_partial(3.0 + number, age_s=0.5)
     assert len(summary.final_latencies_s) == len(summary.partial_staleness_s) == 100
     assert summary.final_latencies_s[-1] == 249.0
     fields = summary.log_fields()
     assert (fields["final_latency_max_s"], fields["partial_staleness_mean_s"]) == (249.0, 0.5)
+    assert (fields["finals_sent"], fields["partials_sent"], fields["first_partial_s"]) == (250, 250, 3.0)
     assert all(value is None or isinstance(value, str | int | float) for value in fields.values())
     assert summary.amplification == 0.0, "no audio, no division"
