@@ -34,7 +34,8 @@ class Heading:
 
 
 def stats_fields(stats: QueueStats, heading: Heading) -> dict[str, Any]:
-    """The whole snapshot; times in milliseconds, ``oldest_age_ms`` null where nothing waits."""
+    """The whole snapshot; times in milliseconds, ``oldest_age_ms`` null where nothing waits, ``predicted_wait_ms``
+    (of a final that comes now) while no worker can take work."""
     return {
         "queue": heading.queue,
         "redis": heading.redis,
@@ -46,6 +47,7 @@ def stats_fields(stats: QueueStats, heading: Heading) -> dict[str, Any]:
         },
         "waiting": stats.waiting,
         "oldest_age_ms": stats.oldest_age_ms,
+        "predicted_wait_ms": None if stats.predicted_wait_ms is None else round(stats.predicted_wait_ms, 3),
         "open_partials": stats.open_partials,
         "dead": stats.dead,
         "lanes": [_lane_fields(lane) for lane in stats.lanes],
@@ -134,7 +136,12 @@ def stats_view(stats: QueueStats, heading: Heading, *, all_lanes: bool = False) 
         f", {len(stats.leases)} leased, {stats.open_partials} open partials, ",
         (f"{stats.dead} dead", dead_style), ("  (hearline queue dead)" if stats.dead else "", "dim"),
     )  # fmt: skip
-    parts: list[RenderableType] = [title, total, Text(), _lanes(shown)]
+    wait = (
+        Text("no worker can take work now", style="bold red")
+        if stats.predicted_wait_ms is None
+        else Text(f"a final that comes now waits about {seconds(round(stats.predicted_wait_ms))}")
+    )
+    parts: list[RenderableType] = [title, total, wait, Text(), _lanes(shown)]
     if hidden:
         parts.append(Text(f"{hidden} lanes are empty and never measured (--all shows them)", style="dim"))
     parts += [Text(), _workers(stats.workers)]

@@ -10,7 +10,7 @@ the database that REDIS_URL names, if that is empty. docs/scheduling.md explains
     claim_us.POLICY.N      Redis's own microseconds for a claim of one job with N jobs queued over all lanes
     round_trips.VERB       network round trips of one enqueue, claim, complete
     jobs_per_s.NAME        no-op jobs a second from end to end, one worker: hearline, rq, huey, saq
-    jobs_per_s_other.NAME  the same under other conditions: hearline_batch_8 claims up to 8 jobs of a lane at once,
+    jobs_per_s_other.NAME  the same under other conditions: hearline_batch_8 claims and reports up to 8 jobs at once,
                            huey_no_result lets huey drop the result that all others store
     job_us.NAME            what one job takes: to enqueue it, to work it off, CPU of the process, CPU of Redis
     response_ms.clips.POLICY.{mean,p50,p90,p99}, response_ms.kinds.POLICY.KIND.{p50,p95}

@@ -34,6 +34,7 @@ from queueing.connect import connect
 from queueing.job import CompleteStatus, EnqueueStatus, NewJob
 from queueing.job_queue import JobQueue
 from queueing.lane import Kind
+from queueing.records import Completion
 
 WARM_UP_JOBS = 50
 PEERS = ("rq", "huey", "saq")
@@ -202,10 +203,10 @@ def run_hearline(url: str, jobs: int, batch: int = 1) -> Times:
             leases = queue.claim("bench", f"{name}{claims}", max_jobs=batch)
             if not leases:
                 raise Unfinished("hearline", count, done)
-            for lease in leases:
-                if queue.complete(lease, RESULT, decode_ms=0.0) is not CompleteStatus.DONE:
-                    raise Unfinished("hearline", count, done)
-                done += 1
+            statuses = queue.complete_all([Completion.of(lease, RESULT, decode_ms=0.0) for lease in leases])
+            if set(statuses) != {CompleteStatus.DONE}:
+                raise Unfinished("hearline", count, done)
+            done += len(leases)
         ended = instant()
         return Times.between(began, queued, ended)
 

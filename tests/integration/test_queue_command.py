@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,7 @@ def test_the_overview_shows_lanes_workers_leases_dead_and_counts(
     assert "5 waiting" in lines[1]
     assert "1 leased" in lines[1]
     assert "1 dead" in lines[1]
+    assert re.fullmatch(r"a final that comes now waits about [\d.]+ m?s", lines[2])
     (final_lane,) = [line.split() for line in lines if line.startswith("final:10 ")]
     assert final_lane[1] == "2", "two jobs wait in final:10"
     assert [line.split()[0] for line in lines if line.startswith(("partial:", "file:"))] == [
@@ -103,6 +105,7 @@ def test_the_overview_as_json_has_every_lane_and_agrees_with_the_queue(
     fields = as_json(hearline("queue", "--json"))
     assert fields["policy"]["name"] == "priority"
     assert fields["waiting"] == 5
+    assert 600 <= fields["predicted_wait_ms"] <= 900, "two finals by the prior of 300 ms, and what is left of the lease"
     assert fields["dead"] == 1
     assert fields["open_partials"] == 2
     assert [lane["lane"] for lane in fields["lanes"]] == [lane.name for lane in all_lanes()]

@@ -214,6 +214,7 @@ VIEW = QueueView(
     streams=7,
     outcomes={("final", "done"): 10, ("partial", "stale"): 4},
     costs_ms={("final", 4): 194.0},
+    predicted_wait_s=0.75,
 )
 
 
@@ -233,6 +234,7 @@ def test_queue_gauges_come_from_one_read_a_second() -> None:
     for _ in range(3):
         text = generate_latest(registry).decode()
     assert reads == 1
+    assert "hearline_predicted_wait_seconds 0.75" in text
     for line in (
         'hearline_lane_depth{kind="final",window_s="4"} 2.0',
         'hearline_lane_oldest_age_seconds{kind="partial",window_s="3"} 0.25',
