@@ -18,9 +18,6 @@ WINDOWS_S = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 MAX_JOB_AUDIO_S = WINDOWS_S[-1] - PADDING_S
 """The longest audio of one job: longer speech is cut before it is queued."""
 
-MAX_PARTIAL_AUDIO_S = MAX_JOB_AUDIO_S
-MAX_AUDIO_S = 598.0
-
 
 class Kind(StrEnum):
     """What a decode is for."""

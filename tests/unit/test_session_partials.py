@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queueing.job import EnqueueStatus
-from queueing.lane import MAX_PARTIAL_AUDIO_S, Kind
+from queueing.lane import MAX_JOB_AUDIO_S, Kind
 from sessions.limits import SessionLimits
 from sessions.wire import End, Flush, Start
 from tests.support.session_driver import Driver, at, delivery, failure
@@ -151,7 +151,7 @@ def test_a_partial_covers_the_open_segment_however_long_the_stream_is() -> None:
     assert len(starts) > 5
     for job in driver.asked(Kind.PARTIAL):
         assert job.start_byte == starts.get(job.segment, driver.jobs[-1].start_byte)
-        assert job.audio_s <= MAX_PARTIAL_AUDIO_S
+        assert job.audio_s <= MAX_JOB_AUDIO_S
 
 
 def test_intervals_that_are_no_whole_samples_work() -> None:
