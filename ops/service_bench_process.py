@@ -86,6 +86,8 @@ class Service:
             self._process.kill()
             self._process.wait()
         self._reader.join(STOP_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
 
 def role_of(command: list[str]) -> str | None:
