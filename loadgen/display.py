@@ -1,7 +1,8 @@
 """What a person or a program sees of a stream: a live line that redraws, plain lines, or JSON.
 
-    terminal     the newest words on one line that is redrawn in place; a final takes its place for good
-    no terminal  one line per message: ``~`` for partials, times for finals
+    terminal     the segment being spoken on one line that is redrawn in place: stable words as they are, the rest
+                 dimmed; a final takes its place for good
+    no terminal  one line per message: ``~`` for partials, ``|`` behind their stable words; times for finals
     JSON         one object per server message, and a summary at the end
 
 Thread-safe: warnings come from the thread that reads the audio.
@@ -19,6 +20,7 @@ from rich.cells import cell_len
 from sessions.wire import Error, Final, Partial, ServerMessage
 
 CLEAR = "\r\x1b[K"
+DIM, SOLID = "\x1b[2m", "\x1b[22m"
 
 
 class Display(Protocol):
@@ -68,17 +70,17 @@ class TextDisplay:
         self._errors = errors
         self._columns = columns
         self._live = False
+        self._spoken: Partial | None = None
+        self._said = False
         self._lock = threading.Lock()
 
     def message(self, at_s: float, message: ServerMessage) -> None:  # noqa: ARG002  # people see times of audio
         match message:
             case Partial():
-                self._partial(f"{clock_time(message.end_s)} {printable(message.text)}", printable(message.text))
+                self._spoken = message
+                self._partial(message)
             case Final():
-                text = printable(message.text) or "(nothing said)"
-                self._line(f"[{clock_time(message.start_s)} - {clock_time(message.end_s)}] {text}")
-                if message.words:
-                    self._line("    " + " ".join(f"{printable(w.text).strip()}@{w.start_s:.2f}" for w in message.words))
+                self._final(message)
             case Error(fatal=False):  # a fatal one ends the stream and is in its summary
                 self.note(f"note from the service ({printable(message.code)}): {printable(message.message)}")
             case _:
@@ -92,13 +94,34 @@ class TextDisplay:
     def summary(self, line: str, fields: dict[str, Any]) -> None:  # noqa: ARG002  # the line says it all
         self.note(line)
 
-    def _partial(self, line: str, text: str) -> None:
+    def _final(self, final: Final) -> None:
+        text = printable(final.text)
+        if text or (final.last and not self._said):
+            start_s = final.start_s if final.speech_start_s is None else final.speech_start_s
+            end_s = final.end_s if final.speech_end_s is None else final.speech_end_s
+            self._line(f"[{clock_time(start_s)} - {clock_time(end_s)}] {text or '(nothing said)'}")
+            self._said = True
+        if final.words:
+            self._line("    " + " ".join(f"{printable(word.text)}@{word.start_s:.2f}" for word in final.words))
+        spoken = self._spoken
+        if spoken is None or spoken.end_s <= final.end_s:
+            with self._lock:
+                self._clear()
+            self._spoken = None
+        elif self._columns is not None:  # the next segment is being spoken already
+            self._partial(spoken)
+
+    def _partial(self, partial: Partial) -> None:
+        stable, text = printable(partial.stable), printable(partial.text)
         if self._columns is None:
-            self._line(f"~ {text}")
+            self._line(f"~ {stable} |{text.removeprefix(stable)}" if stable else f"~ {text}")
             return
+        # One column stays free: a full line would wrap, and could not be redrawn in place.
+        line = tail(f"{clock_time(partial.end_s)} {text}", self._columns() - 1)
+        tentative = min(len(text.removeprefix(stable)), len(line))
+        solid, dim = line[: len(line) - tentative], line[len(line) - tentative :]
         with self._lock:
-            # One column stays free: a full line would wrap, and could not be redrawn in place.
-            self._out.write(CLEAR + tail(line, self._columns() - 1))
+            self._out.write(f"{CLEAR}{solid}{DIM}{dim}{SOLID}" if dim else CLEAR + solid)
             self._out.flush()
             self._live = True
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 import psutil
-from pydantic import ValidationError
 
 from loadgen.arrivals import Arrivals
 from loadgen.client import Sending
 from loadgen.clips import BYTES_PER_SECOND, ClipError
 from loadgen.connecting import DEFAULT_URL, Timeouts, find_url, stream_url
 from loadgen.load_run import Run, Target, play, play_alone
+from loadgen.options import decoding_options, start_message
 from loadgen.outcome import BAD_INPUT
 from loadgen.plot import plot
 from loadgen.report import Usage, exit_status, report, text
@@ -26,7 +26,6 @@ from loadgen.scenario import Scenario, load_clips, plan
 from loadgen.statistics import MissingPackages
 from loadgen.stream_command import environment
 from queueing.clock import Clock, SystemClock
-from sessions.wire import Start
 
 SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "data"
 """Two recordings with their texts; not part of an installed wheel."""
@@ -66,8 +65,7 @@ Exit status: 0 every stream done (and every text equal to the one decoded alone)
     help="Leave longer recordings out.",
 )
 @click.option("--speed", type=click.FloatRange(0, 1000), default=1.0, show_default=True, help="As `hearline stream`.")
-@click.option("--language", metavar="CODE", help="As `hearline stream`.")
-@click.option("--no-partials", is_flag=True, help="Finals only.")
+@decoding_options
 @click.option(
     "--frame-ms", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Audio in one message."
 )
@@ -89,12 +87,11 @@ def load(
     alone: bool,
     max_clip_s: float,
     speed: float,
-    language: str | None,
-    no_partials: bool,
     frame_ms: int,
     url: str | None,
     as_json: bool,
     plot_to: Path | None,
+    **decoding: Any,
 ) -> None:
     """Measure a running service under many concurrent streams of recordings, at real-time pace.
 
@@ -110,14 +107,12 @@ def load(
     try:
         target = Target(
             stream_url(url) if url else find_url(environment()),
-            Start(language=language, partials=not no_partials),
+            start_message(**decoding),
             Sending(speed, frame_ms * BYTES_PER_SECOND // 1000),
             Timeouts(),
         )
         clips = load_clips(speech, streams if duration_s is None else 10**6, max_clip_s, rng, _warn)
         scenario = plan(clips, Arrivals(arrivals), streams, duration_s, rng, speed)
-    except ValidationError:
-        raise click.BadParameter("a code of two or three small letters is needed", param_hint="--language") from None
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     except ClipError as error:

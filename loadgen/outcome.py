@@ -90,6 +90,8 @@ def summary_fields(recorder: Recorder, outcome: Outcome) -> dict[str, Any]:
         "partials": recorder.partials,
         "finals": len(recorder.finals),
         "first_partial_s": _rounded(recorder.first_partial_s),
+        "first_text_s": _rounded(recorder.first_text_s),
+        "segment_latency_s": [round(latency, 4) for latency in recorder.segment_latencies_s],
         "final_latency_s": _rounded(recorder.final_latency_s),
         "queue_ms": queue_ms[-1] if queue_ms else None,
         "decode_ms": decode_ms[-1] if decode_ms else None,
@@ -109,6 +111,8 @@ def summary_line(recorder: Recorder, outcome: Outcome) -> str:
         return f"{outcome.name}: {outcome.message}"
     # What the service took, which at a limit is less than what was sent.
     parts = [f"{recorder.done.audio_s:.1f} s of audio"]
+    if len(recorder.finals) > 1:
+        parts[0] += f" in {len(recorder.finals)} finals"
     if recorder.final_latency_s is not None:
         parts.append(f"final {recorder.final_latency_s:.2f} s after the last sound")
     queue_ms, decode_ms = recorder.timings_ms("queue_ms"), recorder.timings_ms("decode_ms")

@@ -21,7 +21,7 @@ def plot(fields: dict[str, Any], path: Path) -> None:
     except ModuleNotFoundError:
         raise MissingPackages("--plot", "matplotlib") from None
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
-    for name, label in (("final_latency_ms", "final after the last sound"), ("first_partial_ms", "first partial")):
+    for name, label in (("final_latency_ms", "final after the last sound"), ("first_text_ms", "first text")):
         values = sorted(stream[name] for stream in fields["each"] if stream[name] is not None)
         if values:
             axes.step(values, [(rank + 1) / len(values) for rank in range(len(values))], where="post", label=label)

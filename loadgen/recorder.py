@@ -26,6 +26,7 @@ class Recorder:
     last_sent_at: float | None = None
     ended_at: float | None = None
     first_partial_at: float | None = None
+    first_text_at: float | None = None
     last_final_at: float | None = None
     done_at: float | None = None
     sent_bytes: int = 0
@@ -34,15 +35,20 @@ class Recorder:
     session: str = ""
     partials: int = 0
     partial_ages_s: list[float] = field(default_factory=list)
+    segment_latencies_s: list[float] = field(default_factory=list)
+    """For every final but the last: from the end of the audio that was decoded for it, by the schedule, to it."""
     finals: list[Final] = field(default_factory=list)
     errors: list[Error] = field(default_factory=list)
     done: Done | None = None
     close_code: int | None = None
     """The server's close code after `done`; None when it left the closing to the client."""
     faults: list[str] = field(default_factory=list)
-    """Broken promises: gaps in seq, finals twice or out of order, messages after the end."""
+    """Broken promises: gaps in seq, finals twice or out of order, stable text that changed, messages after
+    the end."""
     _seq: int = 0
     _final_end_s: float = 0.0
+    _stable: tuple[float, str] = (0.0, "")
+    """Where the segment of the newest partial starts, and its stable text."""
 
     def begin(self, at: float, speed: float) -> None:
         """The stream is open; its audio is scheduled from ``at`` on."""
@@ -91,18 +97,36 @@ class Recorder:
     def _partial(self, at: float, message: Partial) -> None:
         self.partials += 1
         self.first_partial_at = at if self.first_partial_at is None else self.first_partial_at
+        self._text(at, message.text)
         if self.speed > 0:
-            self.partial_ages_s.append(at - (self.started_at + message.end_s / self.speed))
+            self.partial_ages_s.append(at - self._recorded_at(message.end_s))
         if message.start_s < self._final_end_s - TIME_TOLERANCE_S:
             self.faults.append(f"a partial of {message.start_s:.3f} s, which is final up to {self._final_end_s:.3f} s")
         if self.finals and self.finals[-1].last:
             self.faults.append("a partial after the last final")
+        start_s, stable = self._stable
+        if not message.text.startswith(message.stable):
+            self.faults.append(f"a partial that does not begin with its stable text {message.stable!r}")
+        elif start_s == message.start_s and not message.stable.startswith(stable):
+            self.faults.append(f"the stable text {stable!r} became {message.stable!r}")
+        self._stable = (message.start_s, message.stable)
+
+    def _text(self, at: float, text: str) -> None:
+        if self.first_text_at is None and text.strip():
+            self.first_text_at = at
+
+    def _recorded_at(self, position_s: float) -> float:
+        """When a sample of the stream was recorded, by the schedule; not for speed 0."""
+        return self.started_at + position_s / self.speed
 
     def _final(self, at: float, message: Final) -> None:
         if self.finals and self.finals[-1].last:
             self.faults.append("a final after the last one")
         if abs(message.start_s - self._final_end_s) > TIME_TOLERANCE_S:
             self.faults.append(f"a final from {message.start_s:.3f} s after one up to {self._final_end_s:.3f} s")
+        self._text(at, message.text)
+        if not message.last and message.speech_end_s is not None and self.speed > 0:
+            self.segment_latencies_s.append(at - self._recorded_at(message.speech_end_s))
         self._final_end_s = message.end_s
         self.finals.append(message)
         self.last_final_at = at
@@ -139,6 +163,13 @@ class Recorder:
     def first_partial_s(self) -> float | None:
         """From the start of the audio to the first partial received."""
         return None if self.first_partial_at is None else self.first_partial_at - self.started_at
+
+    @property
+    def first_text_s(self) -> float | None:
+        """From the first audio sent to the first partial or final that has text."""
+        if self.first_text_at is None or self.first_sent_at is None:
+            return None
+        return self.first_text_at - self.first_sent_at
 
     def timings_ms(self, name: str) -> list[int]:
         """``queue_ms`` or ``decode_ms`` of every final that carries timing."""

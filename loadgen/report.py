@@ -16,6 +16,12 @@ from loadgen.outcome import BAD_INPUT, DONE, FAILED, INTERRUPTED, REFUSED, UNREA
 from loadgen.statistics import MissingPackages, spread, word_errors
 
 SCHEMA = 1
+SPREADS = (
+    "final_latency_ms", "first_text_ms", "first_partial_ms", "segment_latency_ms", "partial_age_ms",
+    "queue_ms", "decode_ms", "partials_per_stream", "finals_per_stream",
+)  # fmt: skip
+"""The figures that are percentiles over streams, finals or partials."""
+
 LAG_LIMIT_S = 0.05
 """A sender that was later than this measured its own machine rather than the service."""
 
@@ -58,13 +64,17 @@ def report(run: Run, settings: dict[str, Any], usage: Usage) -> dict[str, Any]:
             "by_error": dict(Counter(_error(result) for result in run.results if _error(result))),
         },
         "audio_s": round(audio_s, 3),
+        "sent_audio_s": round(sum(result.recorder.audio_s for result in run.results), 3),
         "wall_s": round(run.wall_s, 3),
         "final_latency_ms": spread(_ms(result.recorder.final_latency_s for result in done)),
+        "first_text_ms": spread(_ms(result.recorder.first_text_s for result in done)),
         "first_partial_ms": spread(_ms(result.recorder.first_partial_s for result in done)),
+        "segment_latency_ms": spread(_ms(s for result in done for s in result.recorder.segment_latencies_s)),
         "partial_age_ms": spread(_ms(age for result in done for age in result.recorder.partial_ages_s)),
         "queue_ms": spread([ms for result in done for ms in result.recorder.timings_ms("queue_ms")]),
         "decode_ms": spread([ms for result in done for ms in result.recorder.timings_ms("decode_ms")]),
         "partials_per_stream": spread([result.recorder.partials for result in done]),
+        "finals_per_stream": spread([len(result.recorder.finals) for result in done]),
         "finals": {
             "received": sum(len(result.recorder.finals) for result in run.results),
             "exactly_once_in_order": not faults and len(done) == len(run.results),
@@ -106,14 +116,7 @@ def text(fields: dict[str, Any]) -> str:
     ]
     lines += [f"  {error}: {count}" for error, count in streams["by_error"].items()]
     lines.append(f"{'':22}{'count':>8}{'mean':>10}{'p50':>10}{'p90':>10}{'p95':>10}{'p99':>10}{'max':>10}")
-    for name in (
-        "final_latency_ms",
-        "first_partial_ms",
-        "partial_age_ms",
-        "queue_ms",
-        "decode_ms",
-        "partials_per_stream",
-    ):
+    for name in SPREADS:
         values = fields[name]
         shown = "".join(f"{'-' if values[key] is None else values[key]:>10}" for key in list(values)[1:])
         lines.append(f"{name:22}{values['count']:>8}{shown}")
@@ -181,7 +184,9 @@ def _one(result: StreamResult) -> dict[str, Any]:
         "audio_s": round(recorder.audio_s, 3),
         "partials": recorder.partials,
         "finals": len(recorder.finals),
+        "first_text_ms": _first(_ms([recorder.first_text_s])),
         "first_partial_ms": _first(_ms([recorder.first_partial_s])),
+        "segment_latency_ms": _ms(recorder.segment_latencies_s),
         "final_latency_ms": _first(_ms([recorder.final_latency_s])),
         "queue_ms": recorder.timings_ms("queue_ms"),
         "decode_ms": recorder.timings_ms("decode_ms"),

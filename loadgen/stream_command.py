@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
-from pydantic import ValidationError
 
 from loadgen import client
 from loadgen.clips import BYTES_PER_SECOND, ClipError, Warn, read_clip
 from loadgen.connecting import DEFAULT_URL, find_url, stream_url
 from loadgen.display import Display, JsonDisplay, TextDisplay
 from loadgen.errors import ClientError
+from loadgen.options import decoding_options, start_message
 from loadgen.outcome import EXIT_STATUS_HELP, outcome_of, summary_fields, summary_line
 from loadgen.recorder import Recorder
 from loadgen.sources import microphone, primed, read_stream, synthetic
 from queueing.clock import SystemClock
-from sessions.wire import ServerMessage, Start
+from sessions.wire import ServerMessage
 
 
 @click.command("stream", epilog=EXIT_STATUS_HELP, context_settings={"max_content_width": 100})
@@ -43,9 +43,8 @@ from sessions.wire import ServerMessage, Start
     "--speed", type=click.FloatRange(0, 1000), default=1.0, show_default=True,
     help="1 is real time, 2 twice as fast, 0 as fast as the service takes it.",
 )  # fmt: skip
-@click.option("--language", metavar="CODE", help="Spoken language (ISO 639, e.g. en); default: the model decides.")
-@click.option("--words", is_flag=True, help="Ask for word times.")
-@click.option("--no-partials", is_flag=True, help="Finals only.")
+@decoding_options
+@click.option("--words", is_flag=True, help="Show when each word of a final was said.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per server message, then a summary object.")
 @click.option(
     "--frame-ms", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Audio in one message."
@@ -56,13 +55,15 @@ def stream(
     mic: bool,
     url: str | None,
     speed: float,
-    language: str | None,
     words: bool,
-    no_partials: bool,
     as_json: bool,
     frame_ms: int,
+    **decoding: Any,
 ) -> None:
     """Stream FILE (any audio file, or - for standard input) to a running service and show live captions.
+
+    Words that will not change any more are shown as they are, the newest guesses dimmed; a pause ends a segment, and
+    its final text stands on a line of its own. The last final ends the stream.
 
     Standard input may be raw 16 kHz mono PCM16 or any audio file that can be read without seeking. With - and
     --mic, Ctrl-C ends the sound and waits for the final transcript; a second one interrupts.
@@ -71,11 +72,9 @@ def stream(
         raise click.UsageError("give exactly one of FILE (or -), --synthetic S and --mic")
     try:
         target = stream_url(url) if url else find_url(environment())
-        start = Start(language=language, partials=not no_partials, words=words)
-    except ValidationError:
-        raise click.BadParameter("a code of two or three small letters is needed", param_hint="--language") from None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None
+    start = start_message(words=words, **decoding)
     display = make_display(as_json)
     warnings: list[str] = []
     recorder = Recorder()

@@ -20,7 +20,7 @@ from websockets.sync.server import ServerConnection
 
 from loadgen.clips import load_clip
 from loadgen.stream_command import stream
-from sessions.wire import Done, Error, Final, Partial
+from sessions.wire import Done, Error, Final, Partial, Start
 from tests.support.eventually import eventually
 from tests.support.fake_service import FakeService, Seen, fake_service, read_start, refusal_body, send
 
@@ -72,10 +72,18 @@ def test_json_is_one_object_per_message_and_a_summary(service: FakeService) -> N
 
 
 def test_options_reach_the_service(service: FakeService) -> None:
-    run("--synthetic", "1", "--speed", "0", "--language", "de", "--words", "--no-partials", url=service.url)
-    begun = service.seen[0].start
-    assert begun is not None
-    assert (begun.language, begun.words, begun.partials) == ("de", True, False)
+    options = ("--language", "de", "--words", "--no-partials", "--endpoint-ms", "500", "--task", "translate")
+    said = ("--prompt", "Dear Ms Ångström,", "--hotwords", "Kiruna, Luleå")
+    run("--synthetic", "1", "--speed", "0", *options, *said, url=service.url)
+    run("--synthetic", "1", "--speed", "0", "--endpoint-ms", "off", url=service.url)
+    run("--synthetic", "1", "--speed", "0", url=service.url)
+    begun, off, usual = (seen.start for seen in service.seen)
+    assert begun == Start(
+        language="de", words=True, partials=False, endpoint_ms=500, task="translate",
+        initial_prompt="Dear Ms Ångström,", hotwords="Kiruna, Luleå",
+    )  # fmt: skip
+    assert off == Start(endpoint_ms=False)
+    assert usual == Start()
 
 
 def test_the_service_is_found_by_environment_or_a_running_hearline_up(service: FakeService, tmp_path: Path) -> None:
@@ -94,7 +102,8 @@ def test_the_service_is_found_by_environment_or_a_running_hearline_up(service: F
     [
         (), ("a.wav", "--mic"), ("a.wav", "--synthetic", "1"), ("--synthetic", "x"), ("a.wav", "--speed", "-1"),
         ("a.wav", "--language", "English"), ("a.wav", "--frame-ms", "0"), ("a.wav", "--url", "ftp://x"),
-        ("a.wav", "--url", "ws://x:99999"),
+        ("a.wav", "--url", "ws://x:99999"), ("a.wav", "--endpoint-ms", "0"), ("a.wav", "--endpoint-ms", "never"),
+        ("a.wav", "--task", "sing"), ("a.wav", "--prompt", "x" * 1_001), ("a.wav", "--hotwords", "x" * 501),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_status_2(arguments: tuple[str, ...]) -> None:
@@ -250,5 +259,5 @@ def test_a_terminal_gets_a_line_that_is_redrawn(service: FakeService) -> None:
         pass  # Linux reports the end of a terminal as an error
     os.close(controller)
     assert process.wait(30) == 0
-    assert b"\r\x1b[K0:01.0 so far\r\x1b[K0:02.0 so far" in seen
+    assert b"\r\x1b[K0:01.0 \x1b[2mso far\x1b[22m\r\x1b[K0:02.0 \x1b[2mso far\x1b[22m" in seen
     assert b"\r\x1b[K[0:00.0 - 0:03.0] 96000 bytes\r\n" in seen

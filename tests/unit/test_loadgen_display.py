@@ -9,7 +9,7 @@ import random
 import pytest
 from rich.cells import cell_len
 
-from loadgen.display import CLEAR, JsonDisplay, TextDisplay, clock_time, printable, tail
+from loadgen.display import CLEAR, DIM, SOLID, JsonDisplay, TextDisplay, clock_time, printable, tail
 from sessions.wire import Error, Final, Partial, Word
 
 PARTIAL = Partial(seq=1, start_s=0, end_s=61.25, text=" hello there")
@@ -22,7 +22,7 @@ def test_the_live_line_is_redrawn_in_place_and_the_final_takes_its_place() -> No
     display.message(1, PARTIAL)
     display.message(2, PARTIAL)
     display.message(3, FINAL)
-    live = f"{CLEAR}1:01.2 hello there"
+    live = f"{CLEAR}1:01.2 {DIM}hello there{SOLID}"
     assert out.getvalue() == f"{live}{live}{CLEAR}[0:00.0 - 1:02.0] Hello there.\n"
     display.message(4, FINAL)
     assert out.getvalue().count(CLEAR) == 3, "nothing to clear after a final"
@@ -33,7 +33,31 @@ def test_a_note_does_not_end_up_in_the_live_line() -> None:
     display = TextDisplay(out, out, lambda: 80)
     display.message(1, PARTIAL)
     display.note("warning: a gap")
-    assert out.getvalue().endswith(f"hello there{CLEAR}warning: a gap\n")
+    assert out.getvalue().endswith(f"hello there{SOLID}{CLEAR}warning: a gap\n")
+
+
+def test_stable_words_are_solid_and_the_rest_is_dimmed() -> None:
+    out = io.StringIO()
+    display = TextDisplay(out, out, lambda: 23)
+    for stable in ("hello", "hello there you"):
+        display.message(1, Partial(seq=1, start_s=0, end_s=1, stable=stable, text="hello there you"))
+    display.message(2, Partial(seq=1, start_s=0, end_s=1, stable="and hello", text="and hello there you"))
+    assert out.getvalue().split(CLEAR)[1:] == [
+        f"0:01.0 hello{DIM} there you{SOLID}",
+        "0:01.0 hello there you",
+        f"…0 and hello{DIM} there you{SOLID}",
+    ]
+
+
+def test_a_final_stands_above_the_segment_that_is_spoken_already() -> None:
+    out = io.StringIO()
+    display = TextDisplay(out, out, lambda: 80)
+    display.message(1, Partial(seq=1, start_s=2.5, end_s=4, text="and then"))
+    display.message(2, Final(seq=2, start_s=0, end_s=2, speech_start_s=0.5, speech_end_s=1.5, text="Well.", last=False))
+    live = f"{CLEAR}0:04.0 {DIM}and then{SOLID}"
+    assert out.getvalue() == f"{live}{CLEAR}[0:00.5 - 0:01.5] Well.\n{live}"
+    display.message(3, Final(seq=3, start_s=2, end_s=4.5, text="", last=True))
+    assert out.getvalue().endswith(f"{live}{CLEAR}"), "nothing more was said, and no line says so"
 
 
 def test_the_live_line_never_wraps_and_shows_the_tail(rng: random.Random) -> None:
@@ -58,16 +82,25 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
         Word(text=" there", start_s=0.75, end_s=1, probability=1),
     )
     display.message(2, FINAL.model_copy(update={"words": words}))
+    display.message(3, Partial(seq=3, start_s=62, end_s=63, stable="all is", text="all is well"))
     display.message(3, FINAL.model_copy(update={"text": ""}))
     display.message(4, Error(code="no_worker", message="no worker is alive", fatal=False, retry_after_s=5))
     assert out.getvalue().splitlines() == [
         "~ hello there",
         "[0:00.0 - 1:02.0] Hello there.",
         "    Hello@0.30 there@0.75",
-        "[0:00.0 - 1:02.0] (nothing said)",
+        "~ all is | well",
     ]
     assert errors.getvalue() == "note from the service (no_worker): no worker is alive\n"
     assert "\x1b" not in out.getvalue()
+
+
+def test_silence_is_said_once() -> None:
+    out = io.StringIO()
+    display = TextDisplay(out, out, None)
+    display.message(1, FINAL.model_copy(update={"text": "", "last": False}))
+    display.message(2, FINAL.model_copy(update={"text": ""}))
+    assert out.getvalue() == "[0:00.0 - 1:02.0] (nothing said)\n"
 
 
 def test_a_transcript_cannot_steer_the_terminal() -> None:

@@ -150,6 +150,8 @@ def test_a_report_of_three_streams_by_hand() -> None:
     assert fields["final_latency_ms"]["max"] == 300
     assert fields["first_partial_ms"]["mean"] == 1200
     assert fields["partial_age_ms"]["mean"] == 200
+    assert fields["first_text_ms"]["p50"] == 200
+    assert (fields["segment_latency_ms"]["count"], fields["finals_per_stream"]["max"]) == (0, 1)
     assert (fields["queue_ms"]["count"], fields["decode_ms"]["p50"]) == (3, 100)
     assert fields["word_error_rate"]["rate"] == pytest.approx(4 / 12, abs=1e-5)
     assert fields["alone"]["compared"] == 2
@@ -164,6 +166,40 @@ def test_a_report_of_three_streams_by_hand() -> None:
     assert "texts equal to those decoded alone: 1 of 2" in shown
     run.alone = {"a": "Old stone bridges fall."}
     assert exit_status(report(run, {}, Usage(0, 0))) == 0
+
+
+def test_a_segment_has_a_latency_of_its_own_and_text_a_first_moment() -> None:
+    recorder = Recorder()
+    recorder.begin(100.0, 2.0)
+    recorder.sent(100.05, 3_200)
+    recorder.received(100.6, Partial(seq=1, start_s=0.2, end_s=1.0, text=""))
+    recorder.received(101.0, Partial(seq=2, start_s=0.2, end_s=1.8, text="one"))
+    segment = Final(seq=3, start_s=0, end_s=3, speech_start_s=0.2, speech_end_s=3, text="one.", last=False)
+    recorder.received(101.9, segment)
+    recorder.received(102.5, Final(seq=4, start_s=3, end_s=4, text="", last=False))
+    recorder.received(103.0, Final(seq=5, start_s=4, end_s=5, speech_start_s=4, speech_end_s=5, text="two", last=True))
+    assert recorder.first_partial_s == pytest.approx(0.6)
+    assert recorder.first_text_s == pytest.approx(0.95)
+    # At twice the speed the 3 s of audio were sent after 1.5 s.
+    assert recorder.segment_latencies_s == [pytest.approx(0.4)]
+    assert recorder.faults == []
+
+
+@pytest.mark.parametrize(
+    ("partials", "fault"),
+    [
+        ([(0.0, "one two", "one two three"), (0.0, "one too", "one too")], "the stable text 'one two' became"),
+        ([(0.0, "one", "two one")], "does not begin with its stable text 'one'"),
+        ([(0.0, "one", "one two"), (2.0, "", "three"), (2.0, "three", "three")], None),
+    ],
+)
+def test_stable_text_that_changes_is_a_broken_promise(
+    partials: list[tuple[float, str, str]], fault: str | None
+) -> None:
+    recorder = Recorder()
+    for seq, (start_s, stable, said) in enumerate(partials, 1):
+        recorder.received(1.0, Partial(seq=seq, start_s=start_s, end_s=start_s + 1, stable=stable, text=said))
+    assert [fault in told for told in recorder.faults] == [True] if fault else not recorder.faults
 
 
 def test_a_report_tells_a_late_sender_and_an_interrupted_run() -> None:
