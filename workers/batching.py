@@ -67,14 +67,15 @@ class _LaneTimes:
 class BatchTimes:
     """What batches of each lane and size take on this machine.
 
-    ``batches_finals``: see `workers.transcriber.Transcriber`. Until a lane was measured its times are the prior's,
-    scaled by how the measured lanes of its kind compare with theirs.
+    ``batches_finals``, ``lifts_partials``: see `workers.transcriber.Transcriber`. Until a lane was measured its times
+    are the prior's, scaled by how the measured lanes of its kind compare with theirs.
     """
 
-    def __init__(self, max_batch: int, max_batch_ms: float, *, batches_finals: bool) -> None:
+    def __init__(self, max_batch: int, max_batch_ms: float, *, batches_finals: bool, lifts_partials: bool) -> None:
         self.max_batch = max_batch
         self._max_batch_ms = max_batch_ms
         self._batches_finals = batches_finals
+        self._lifts_partials = lifts_partials
         self._times: dict[Lane, _LaneTimes] = {}
         self._scales = dict.fromkeys(Kind, 1.0)
         self._priors = {lane: [prior_batch_ms(lane, jobs) for jobs in range(1, max_batch + 1)] for lane in all_lanes()}
@@ -117,10 +118,11 @@ class BatchTimes:
         bounds = dict(self.bounds.by_lane)
         for kind in kinds:
             alone: list[float] = []
+            lifting = self._lifts_partials and kind is Kind.PARTIAL
             for lane in (lane for lane in all_lanes() if lane.kind is kind):
                 times = self._predicted(lane)
                 most = self._most(lane, times)
-                bounds[lane] = Batch(most, _paying(times[:most], alone) if kind is Kind.PARTIAL else 0)
+                bounds[lane] = Batch(most, _paying(times[:most], alone) if lifting else 0)
                 alone.append(times[0])
         if bounds != self.bounds.by_lane:
             self.bounds = Batches(bounds)

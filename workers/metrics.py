@@ -87,7 +87,7 @@ class WorkerMetrics:
         )
         self.fallbacks = Counter(
             "hearline_decode_fallbacks",
-            "Requests that the model had to decode once more, by reason.",
+            "What became of decodes besides their first text, by reason: decoded once more, gone on with, dropped.",
             ["reason"],
             registry=registry,
         )

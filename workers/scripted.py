@@ -94,6 +94,11 @@ class ScriptedTranscriber:
         """As the table says."""
         return self._script.batches_finals
 
+    @property
+    def lifts_partials(self) -> bool:
+        """It does: here a call's time does not depend on windows."""
+        return True
+
     def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
         """One answer per request, in order, after the simulated time. Raises RuntimeError for the fault ``raise``."""
         faults = [self._fault(request) for request in requests]

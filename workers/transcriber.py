@@ -104,8 +104,17 @@ class Transcriber(Protocol):
         """
 
     @property
+    def lifts_partials(self) -> bool:
+        """Whether all partials of one call are decoded together in the largest of their windows.
+
+        The caller then puts partials of smaller windows into a call where this costs less than their own. Where it is
+        false a call's partials are decoded window by window, and mixing them gains nothing.
+        """
+
+    @property
     def counters(self) -> Mapping[str, int]:
-        """How often the model had to decode a request once more since it was loaded, by reason."""
+        """What became of decodes besides their first text since the model was loaded, by kind: decoded once more,
+        gone on with, dropped."""
 
     def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
         """Decode a batch; one answer per request, in order. A fault of one is its `DecodeError` alone."""

@@ -157,6 +157,11 @@ class WhisperTranscriber:
         return False
 
     @property
+    def lifts_partials(self) -> bool:
+        """Whether partials share a call's largest window: each is decoded in its own."""
+        return False
+
+    @property
     def multilingual(self) -> bool:
         """Whether the model knows other languages than English."""
         return bool(self._model.model.is_multilingual)

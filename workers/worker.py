@@ -80,7 +80,12 @@ class Worker:
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
-        self._times = BatchTimes(max_batch, max_batch_ms, batches_finals=transcriber.batches_finals)
+        self._times = BatchTimes(
+            max_batch,
+            max_batch_ms,
+            batches_finals=transcriber.batches_finals,
+            lifts_partials=transcriber.lifts_partials,
+        )
         self._idle_wait_s = idle_wait_s
         self._nonces: Iterator[int] = count(1)
 

@@ -40,6 +40,7 @@ class Recorder:
         self._scripted: ScriptedTranscriber = scripted(script)
         self._alone_s = alone_s or {}
         self.batches_finals = script.batches_finals
+        self.lifts_partials = True
         self.counters: dict[str, int] = {}
         self.calls: list[list[float]] = []
 
@@ -86,6 +87,17 @@ def test_partials_of_smaller_windows_fill_a_batch_up(desk: Desk, redis_client: r
         deliveries = desk.await_deliveries(4)
     assert texts(deliveries) == {session: scripted_text(pcm) for session, pcm in audio.items()}
     assert recorder.calls == [[3.9, 2.9, 1.9, 1.9]], "the head, then window by window down"
+
+
+def test_partials_stay_in_their_windows_where_the_model_does_not_lift_them(
+    desk: Desk, redis_client: redis.Redis, rng: random.Random
+) -> None:
+    recorder = Recorder()
+    recorder.lifts_partials = False
+    ask(desk, rng, Kind.PARTIAL, 3.9, 1.9, 1.9)
+    with ThreadWorker(redis_client, LIMITS, recorder, max_batch=8):
+        desk.await_deliveries(3)
+    assert sorted(recorder.calls) == [[1.9, 1.9], [3.9]]
 
 
 @pytest.mark.parametrize(("together", "calls"), [(False, [[1.0]] * 4), (True, [[1.0] * 4])])

@@ -42,6 +42,7 @@ class Gate:
         self.open = threading.Event()
         self._scripted = scripted()
         self.batches_finals = True
+        self.lifts_partials = True
         self.counters: dict[str, int] = {}
 
     def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:

@@ -19,8 +19,10 @@ FINAL = Lane(Kind.FINAL, 4)
 learned = st.lists(st.tuples(st.sampled_from(all_lanes()), st.integers(1, 8), st.floats(0.5, 20_000.0)), max_size=60)
 
 
-def times(max_batch: int = 8, max_batch_ms: float = 500.0, *, batches_finals: bool = True) -> BatchTimes:
-    return BatchTimes(max_batch, max_batch_ms, batches_finals=batches_finals)
+def times(
+    max_batch: int = 8, max_batch_ms: float = 500.0, *, batches_finals: bool = True, lifts_partials: bool = True
+) -> BatchTimes:
+    return BatchTimes(max_batch, max_batch_ms, batches_finals=batches_finals, lifts_partials=lifts_partials)
 
 
 def most(of: BatchTimes, lane: Lane) -> int:
@@ -74,6 +76,15 @@ def test_only_windows_whose_jobs_cost_more_alone_may_join(learned: list[tuple[La
         assert all(alone > max(added) for alone in below[: bound.smaller])
         if added and bound.smaller < place:
             assert below[bound.smaller] <= max(added) + 1e-9
+
+
+def test_nothing_joins_where_the_model_decodes_window_by_window() -> None:
+    apart, together = times(lifts_partials=False), times()
+    assert {bound.smaller for bound in apart.bounds.by_lane.values()} == {0}
+    assert {lane: bound.most for lane, bound in apart.bounds.by_lane.items()} == {
+        lane: bound.most for lane, bound in together.bounds.by_lane.items()
+    }
+    assert together.bounds.by_lane[FIVE].smaller > 0
 
 
 def test_before_anything_is_measured_the_prior_holds() -> None:
