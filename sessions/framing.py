@@ -1,4 +1,4 @@
-"""From bytes in frames of any length to whole samples: each heard once, and stored in pieces worth a round trip."""
+"""From bytes in frames of any length to whole samples, each heard once and stored once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from sessions.wire import BYTES_PER_SAMPLE
 
 
 class Framer:
-    """Joins samples that were split between frames and collects about ``coalesce_bytes`` before handing on.
+    """Joins samples that were split between frames and keeps what is not stored yet.
 
     Positions are bytes from the start of the stream.
     """
 
-    def __init__(self, coalesce_bytes: int) -> None:
-        self._coalesce_bytes = coalesce_bytes
+    def __init__(self) -> None:
         self._pending = bytearray()
         self._start = 0
         self._heard = 0
@@ -56,10 +55,10 @@ class Framer:
             del self._pending[: end - self._start]
             self._start = end
 
-    def take(self, *, everything: bool = False) -> tuple[int, bytes] | None:
-        """The next piece and its offset, when enough is there (``everything``: when anything is there)."""
-        whole = len(self._pending) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE
-        if whole == 0 or (whole < self._coalesce_bytes and not everything):
+    def take(self) -> tuple[int, bytes] | None:
+        """All whole samples that are here, and their offset; None when there are none."""
+        whole = self.received - self._start
+        if not whole:
             return None
         offset, data = self._start, bytes(self._pending[:whole])
         del self._pending[:whole]

@@ -21,7 +21,8 @@ class Intake:
     def __init__(self, limits: SessionLimits) -> None:
         self._cap = None if limits.max_audio_s is None else in_bytes(limits.max_audio_s)
         self._sniffer = Sniffer()
-        self._framer = Framer(in_bytes(limits.coalesce_s))
+        self._coalesce = in_bytes(limits.coalesce_s)
+        self._framer = Framer()
         self._endpointer: Endpointer | None = None
         self.endpoint_s = limits.endpoint_s
         """The pause that ends a segment, None: none does. May be set until the first samples are accepted."""
@@ -77,12 +78,14 @@ class Intake:
         """End the open segment here; None when nothing was said since the last one. After `hear`."""
         return None if self._endpointer is None else self._endpointer.finish()
 
-    def pieces(self, keep_from: int, *, everything: bool = False) -> list[AppendAudio]:
-        """What is worth appending now; ``everything``: all whole samples. ``keep_from``: what no job needs any more."""
-        if self.open is None and not everything and self._framer.pending < _QUIET_BYTES:
-            return []
+    def worth_storing(self) -> bool:
+        """Whether enough is in memory for a round trip to the buffer."""
+        return self._framer.pending >= (self._coalesce if self.open is not None else _QUIET_BYTES)
+
+    def store(self, keep_from: int) -> list[AppendAudio]:
+        """All that is not stored yet. ``keep_from``: what no job needs any more."""
         follows = self.stored
-        piece = self._framer.take(everything=everything)
+        piece = self._framer.take()
         return [] if piece is None else [AppendAudio(*piece, follows=follows, keep_from=keep_from)]
 
     def _accept(self, samples: bytes) -> bool:

@@ -90,7 +90,9 @@ class Lifecycle(Course):
         if over:
             return self._reach_limit(now)
         effects = self._cut(now, self.intake.hear())
-        return effects + (self.ask_partial(now) or self._store(now) or self.keep_buffer(now))
+        if partial := self.ask_partial(now):
+            return effects + partial
+        return effects + (self._store(now) if self.intake.worth_storing() else self.keep_buffer(now))
 
     def ask_partial(self, now: float) -> list[Effect]:
         """A partial, if one is due; what it covers is stored first."""
@@ -98,8 +100,7 @@ class Lifecycle(Course):
         if spoken is None or not self.decodes.partial_due(spoken, self.intake.accepted):
             return []
         self.summary.partials_requested += 1
-        stored = self._store(now, everything=True)
-        return [*stored, self.decodes.ask_partial(now, spoken, self.intake.accepted)]
+        return [*self._store(now), self.decodes.ask_partial(now, spoken, self.intake.accepted)]
 
     def flush(self, now: float) -> list[Effect]:
         """A final over what was said since the last one, if anything was; the stream stays open."""
@@ -124,9 +125,10 @@ class Lifecycle(Course):
         self._stored_at = now
         return [AppendAudio(stored, b"", follows=stored, keep_from=self._needed_from())]
 
-    def _store(self, now: float, *, parts: Sequence[Segment] = (), everything: bool = False) -> list[Effect]:
-        needed = min(self._needed_from(), *(part.start_byte for part in parts[:1]), self.intake.accepted)
-        pieces = self.intake.pieces(needed, everything=everything or bool(parts))
+    def _store(self, now: float, parts: Sequence[Segment] = ()) -> list[Effect]:
+        """Store what is not stored yet; ``parts``: segments that have ended in it and will be asked for."""
+        needed_from = self._needed_from()
+        pieces = self.intake.store(min(needed_from, parts[0].start_byte) if parts else needed_from)
         if pieces:
             self._stored_at = now
         return list(pieces)
@@ -136,7 +138,7 @@ class Lifecycle(Course):
 
     def _cut(self, now: float, parts: Sequence[Segment], *, last: bool = False) -> list[Effect]:
         """These segments have ended: their audio is stored, their finals are asked for. ``last``: and no more come."""
-        effects = self._store(now, parts=parts) if parts else []
+        effects = self._store(now, parts) if parts else []
         for number, part in enumerate(parts, 1):
             effects += self.decodes.ask_final(now, part, last=last and number == len(parts))
         return effects + self._asked(now, len(parts))

@@ -38,6 +38,10 @@ function newStream() {
   partial.className = "partial";
   partial.setAttribute("aria-hidden", "true");
   partial.hidden = true;
+  const stable = document.createElement("span");
+  stable.className = "stable";
+  const tentative = document.createElement("span");
+  partial.append(stable, tentative);
   paragraph.append(partial);
   at("hint").hidden = true;
   captions.append(paragraph);
@@ -45,7 +49,8 @@ function newStream() {
   streams += 1;
   return new CaptionStream({
     onPartial(message, lagS) {
-      partial.textContent = message.text;
+      stable.textContent = message.stable;
+      tentative.textContent = message.text.slice(message.stable.length);
       partial.hidden = !message.text;
       at("lag").textContent = seconds(lagS);
       follow();
@@ -59,7 +64,7 @@ function newStream() {
         final.textContent = `${message.text.trim()} `;
         partial.before(final);
       }
-      at("final-latency").textContent = seconds(latencyS);
+      if (latencyS !== null) at("final-latency").textContent = seconds(latencyS);
       if (message.timing) {
         at("timing").textContent = `${seconds(message.timing.queue_ms / 1000)} + ${seconds(message.timing.decode_ms / 1000)}`;
       }

@@ -2,10 +2,6 @@
 
 import { RATE } from "./sources.js";
 
-const PAUSE_S = 0.7; // of quiet, after speech, that asks for a final text
-const MIN_SEGMENT_S = 2;
-const LONGEST_SEGMENT_S = 25; // a partial covers about this much
-const QUIET_LEVEL = 0.012; // root mean square, 1 is full scale
 const BACKLOG_BYTES = 1 << 20;
 
 export class CaptionStream {
@@ -14,10 +10,6 @@ export class CaptionStream {
     this.handlers = handlers;
     this.sentS = 0;
     this.sentAt = []; // [end of the chunk in seconds, when it was sent]
-    this.segmentStartS = 0;
-    this.spokenS = 0;
-    this.quietS = 0;
-    this.requests = []; // when finals were asked for
     this.waiting = []; // chunks from before the connection stood
     this.done = false;
     this.problem = null;
@@ -36,7 +28,7 @@ export class CaptionStream {
   }
 
   get full() {
-    return this.limits && this.sentS > this.limits.max_audio_s - 1;
+    return this.limits?.max_audio_s !== undefined && this.sentS > this.limits.max_audio_s - 1;
   }
 
   send(chunk) {
@@ -45,32 +37,11 @@ export class CaptionStream {
     this.sentS += chunk.length / RATE;
     this.sentAt.push([this.sentS, performance.now()]);
     if (this.sentAt.length > 3000) this.sentAt.shift();
-    this.cutAtPause(chunk);
-  }
-
-  // A light pause detector: it only decides when to ask for a final text, never what is sent.
-  cutAtPause(chunk) {
-    const seconds = chunk.length / RATE;
-    if (loudness(chunk) > QUIET_LEVEL) {
-      this.spokenS += seconds;
-      this.quietS = 0;
-    } else {
-      this.quietS += seconds;
-    }
-    const segmentS = this.sentS - this.segmentStartS;
-    const paused = this.quietS >= PAUSE_S && this.spokenS > 0.3 && segmentS >= MIN_SEGMENT_S;
-    if (paused || segmentS >= LONGEST_SEGMENT_S) {
-      this.segmentStartS = this.sentS;
-      this.spokenS = this.quietS = 0;
-      this.requests.push(performance.now());
-      this.transmit(JSON.stringify({ type: "flush" }));
-    }
   }
 
   end() {
     if (this.ended) return;
     this.ended = true;
-    this.requests.push(performance.now());
     this.transmit(JSON.stringify({ type: "end" }));
   }
 
@@ -81,21 +52,24 @@ export class CaptionStream {
   }
 
   received(message) {
-    const now = performance.now();
     if (message.type === "ready") {
       this.limits = message.limits;
     } else if (message.type === "partial") {
-      const sent = this.sentAt.find(([endS]) => endS >= message.end_s - 0.001);
-      this.handlers.onPartial(message, sent ? (now - sent[1]) / 1000 : null);
+      this.handlers.onPartial(message, this.sinceSent(message.end_s));
     } else if (message.type === "final") {
-      const asked = this.requests.shift();
-      this.handlers.onFinal(message, asked === undefined ? null : (now - asked) / 1000);
+      this.handlers.onFinal(message, message.speech_end_s === undefined ? null : this.sinceSent(message.speech_end_s));
     } else if (message.type === "done") {
       this.done = true;
     } else if (message.type === "error") {
       if (message.fatal) this.problem = message.message;
       else if (message.code !== "audio_limit") this.handlers.onNotice(message.message);
     }
+  }
+
+  // Seconds since the audio up to here was sent; null when that is long ago.
+  sinceSent(endS) {
+    const sent = this.sentAt.find(([chunkEndS]) => chunkEndS >= endS - 0.001);
+    return sent && this.sentAt[0] !== sent ? (performance.now() - sent[1]) / 1000 : null;
   }
 
   fail(problem) {

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sessions.framing import Framer
 from sessions.limits import SessionLimits
 from sessions.sniff import Sniffer
-from sessions.wire import End, Flush, Start
+from sessions.wire import End, Final, Flush, Start
+from tests.support.recordings import recording
 from tests.support.session_driver import Driver, speechlike
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -64,23 +65,71 @@ def test_the_same_jobs_are_asked_for_with_one_byte_messages(length: int, sizes: 
     assert finals(sizes) == finals([len(SOUND)])
 
 
-@given(pieces=st.lists(st.binary(max_size=50), max_size=20), coalesce=st.integers(1, 64))
+@given(
+    start=st.integers(0, 12).map(lambda tenths: tenths * 32_000),
+    sizes=frame_sizes,
+    flush_at=st.none() | st.integers(0, 7 * 32_000),
+    endpoint_s=st.sampled_from([0.2, 0.8, None]),
+)
+@settings(patient, max_examples=25)
+def test_the_same_speech_gives_the_same_segments_jobs_and_texts(
+    start: int, sizes: list[int], flush_at: int | None, endpoint_s: float | None
+) -> None:
+    """Eight seconds of sentences and pauses, whole or in messages of any length, answered at once or late."""
+    data = recording("pauses")[start : start + 8 * 32_000]
+    flush_at = len(data) if flush_at is None else flush_at
+
+    def conversation(cuts: list[int], *, late: bool) -> list[Final]:
+        driver, answered = Driver(endpoint_s=endpoint_s), 0
+        driver.text(Start())
+
+        def answer() -> None:
+            nonlocal answered
+            while answered < len(driver.jobs):
+                job = driver.jobs[answered]
+                answered += 1
+                audio = bytes(driver.buffer[job.start_byte : job.end_byte])
+                assert audio == data[job.start_byte : job.end_byte]
+                driver.deliver(job, f"{job.id} {hash(audio)}", event=answered)
+
+        for part in (data[:flush_at], data[flush_at:]):
+            for frame in frames(part, cuts):
+                driver.audio(frame, frame=len(frame) or 1)
+                if not late:
+                    answer()
+            driver.text(Flush())
+        driver.text(End())
+        answer()
+        assert driver.closed == (1000, "done")
+        assert driver.finals[-1].end_s == round(len(data) // 2 / 16_000, 4)
+        assert [final.start_s for final in driver.finals] == [0.0, *(final.end_s for final in driver.finals[:-1])]
+        return [final.model_copy(update={"seq": 0}) for final in driver.finals]
+
+    assert conversation(sizes, late=False) == conversation([len(data)], late=True)
+
+
+@given(
+    pieces=st.lists(st.tuples(st.binary(max_size=50), st.booleans(), st.integers(-20, 400)), max_size=20),
+)
 @settings(patient)
-def test_the_framer_hands_on_whole_samples_in_order(pieces: list[bytes], coalesce: int) -> None:
-    framer, out = Framer(coalesce * 2), bytearray()
-    for piece in pieces:
+def test_the_framer_lets_whole_samples_be_heard_and_stored_in_order(pieces: list[tuple[bytes, bool, int]]) -> None:
+    framer, heard, out = Framer(), bytearray(), bytearray()
+    for piece, store, drop in pieces:
         framer.feed(piece)
-        taken = framer.take()
+        heard += framer.hear()
+        assert framer.received == len(heard)
+        framer.drop(drop // 2 * 2)
+        taken = framer.take() if store else None
         if taken is not None:
             offset, data = taken
-            assert offset == len(out)
-            assert len(data) >= coalesce * 2
-            out += data
-        assert framer.received == (len(out) + framer.pending) // 2 * 2
-    rest = framer.take(everything=True)
-    out += rest[1] if rest else b""
-    assert bytes(out) == b"".join(pieces)[: len(out)]
-    assert framer.pending <= 1
+            assert offset >= len(out), "only what was dropped is left out"
+            assert len(data) % 2 == 0
+            out += heard[len(out) : offset] + data
+            assert framer.taken == len(out)
+        assert framer.pending <= len(heard) + 1 - framer.taken
+    everything = b"".join(piece for piece, _, _ in pieces)
+    assert bytes(heard) == everything[: len(everything) // 2 * 2]
+    assert bytes(out) == everything[: len(out)]
 
 
 chunks = st.tuples(st.sampled_from([b"LIST", b"JUNK", b"bext", b"fact", b"id3 "]), st.binary(max_size=99))
