@@ -45,7 +45,9 @@ if not position then return {'NONE'} end
 
 local counts, expiry, leases, got = KEYS[7], now + lease_ms, {}, nonce
 -- @include lease_from
-local most, smaller = string.match(ARGV[6], ' ' .. lane .. ' (%d+) (%d+) ')
+-- A plain search first: a pattern would be tried at every place of the text.
+local own = string.find(ARGV[6], ' ' .. lane .. ' ', 1, true)
+local most, smaller = string.match(ARGV[6], '^(%d+) (%d+)', own and own + #lane + 2 or #ARGV[6] + 1)
 local room = math.min(tonumber(ARGV[4]), tonumber(most or ARGV[4]))
 local kind, last = string.match(lane, '^%a+'), math.max(1, position - (smaller or 0))
 local taken = lease_from(position, room)
