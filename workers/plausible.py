@@ -1,21 +1,32 @@
-"""Is what the model wrote also what was said? Pure checks on a decoded segment; none of them knows any phrase.
+"""Is what the model wrote also what was said? Pure checks on a decode; none of them knows any phrase.
 
 Whisper fills sound without speech with words it has often seen, and can fall into a loop. What gives it away is
-measurable: nobody speaks at that time, or the text is more than anyone can say, again and again.
+measurable: nobody speaks at that time, or the text is more than anyone can say, again and again. `suspicions` asks
+whether to decode once more; `is_plausible` whether a segment may stand in the transcript after all.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
+from workers.hypothesis import Hypothesis
+from workers.timeline import Speech
 from workers.transcriber import Word
 
 MAX_COMPRESSION = 2.4
 """zlib ratio above which text counts as repetitive (OpenAI's Whisper, ``compression_ratio_threshold``)."""
 
+SUSPICIOUS_COMPRESSION = 2.0
+"""The same, where the price is no more than a second look."""
+
 MAX_CHARS_PER_S = 28.0
 """Fast English speech is about 20 characters a second (200 to 220 words a minute); loops write hundreds."""
+
+MIN_CHARS_PER_S = 2.0
+"""Slow speech has five times as many letters; languages that write a syllable with one sign have three or more."""
 
 SPARE_CHARS = 12
 """A word may be cut at both ends of the audio and still be written whole."""
@@ -26,6 +37,28 @@ MIN_LOG_PROBABILITY = -1.0
 
 SPEECH_MARGIN_S = 1.0
 """Whisper's segment times are off by up to about a second; only what is further from all speech is made up."""
+
+PHRASE_WORDS = 3
+"""Words that a phrase must have to count when it is said twice at once."""
+
+MUCH_SPEECH_S = 3.0
+"""So much speech has some text."""
+
+
+class Cause(StrEnum):
+    """Why a decode is suspicious."""
+
+    COMPRESSION = "compression"
+    RATE = "rate"
+    REPEATED_PHRASE = "repeated_phrase"
+    BEYOND_END = "beyond_end"
+    UNFINISHED = "unfinished"
+    SHORT_TEXT = "short_text"
+    LOG_PROBABILITY = "log_probability"
+
+
+LOOPS = frozenset({Cause.COMPRESSION, Cause.RATE, Cause.REPEATED_PHRASE, Cause.BEYOND_END, Cause.UNFINISHED})
+"""The causes that a search without repeated sequences can mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +73,39 @@ class Heard:
     no_speech_probability: float
 
 
-@dataclass(frozen=True, slots=True)
-class Speech:
-    """A stretch in which somebody speaks, in seconds."""
+def compression_ratio(text: str) -> float:
+    """Bytes of the text over bytes of its zlib compression (OpenAI's Whisper, ``compression_ratio``)."""
+    data = text.encode()
+    return len(data) / len(zlib.compress(data))
 
-    start_s: float
-    end_s: float
+
+def suspicions(found: Hypothesis, audio_s: float, speech_s: float) -> frozenset[Cause]:
+    """What speaks against a hypothesis for ``audio_s`` seconds with ``speech_s`` seconds of speech in them."""
+    text = found.text.strip()
+    checks = {
+        Cause.COMPRESSION: compression_ratio(text) > SUSPICIOUS_COMPRESSION,
+        Cause.RATE: not fits(text, audio_s),
+        Cause.REPEATED_PHRASE: repeats_a_phrase(text),
+        Cause.BEYOND_END: any(segment.start_s >= audio_s for segment in found.segments),
+        Cause.UNFINISHED: found.capped,
+        Cause.SHORT_TEXT: speech_s >= MUCH_SPEECH_S
+        and found.goes_on_at_s is None
+        and len(text) < MIN_CHARS_PER_S * speech_s,
+        Cause.LOG_PROBABILITY: found.average_log_probability < MIN_LOG_PROBABILITY
+        and found.no_speech_probability <= NO_SPEECH_PROBABILITY,
+    }
+    return frozenset(cause for cause, holds in checks.items() if holds)
+
+
+def repeats_a_phrase(text: str) -> bool:
+    """Whether `PHRASE_WORDS` words or more are followed by the same words at once, signs and case aside."""
+    words = ["".join(filter(str.isalnum, word)).casefold() for word in text.split()]
+    words = [word for word in words if word]
+    return any(
+        words[start : start + length] == words[start + length : start + 2 * length]
+        for length in range(PHRASE_WORDS, len(words) // 2 + 1)
+        for start in range(len(words) - 2 * length + 1)
+    )
 
 
 def is_plausible(heard: Heard, speech: Sequence[Speech]) -> bool:

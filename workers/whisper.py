@@ -1,63 +1,49 @@
 """The one door to faster-whisper and CTranslate2: find, load, warm up, decode.
 
-A decode is a function of the audio alone: temperature 0, no prompt from earlier text, nothing drawn by chance, so
-the same bytes give the same text under any load. Audio longer than Whisper's 30 s window is decoded window after
-window, each continuing where the text of the one before ended.
+A decode is a function of the audio and the options alone: temperature 0, nothing drawn by chance, so the same bytes
+give the same text under any load. Finals run one by one, each in its own window; partials share the model's calls.
+docs/decoding.md says how, and what is done about text that nobody said.
 """
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import ctranslate2
 import numpy as np
-import numpy.typing as npt
 import tokenizers
-from faster_whisper import WhisperModel
 from faster_whisper.utils import available_models, download_model
-from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-from queueing.lane import Kind
+from queueing.clock import Clock, SystemClock
+from queueing.lane import MAX_JOB_AUDIO_S, WINDOWS_S, Kind
+from workers.calibration import FULL, SHIPPED, Calibration
+from workers.decoding import Decoder, Manner, Piece
+from workers.devices import choose_compute_type, choose_device, choose_threads
+from workers.encoder import FULL_WINDOW_S, Encoder, Sizing, window_for
+from workers.hypothesis import Segment
 from workers.model_files import TOKENIZER, ModelError, ModelFiles
-from workers.plausible import (
-    MAX_COMPRESSION,
-    MIN_LOG_PROBABILITY,
-    NO_SPEECH_PROBABILITY,
-    Heard,
-    Speech,
-    fits,
-    in_order,
-    is_plausible,
-)
+from workers.plausible import Heard, compression_ratio, fits, in_order, is_plausible
+from workers.prompts import Prompts
+from workers.second_look import Part, SecondLook
+from workers.speech import find_speech, find_speech_quickly
+from workers.timeline import Speech, Timeline
 from workers.transcriber import SAMPLE_RATE, UNSUPPORTED_LANGUAGE, DecodeError, DecodeRequest, Transcript, Word
+from workers.words import time_words
 
-MOST_THREADS = 4
-"""Beyond four threads a single stream of small matrices gains little (CTranslate2's own default)."""
-
-MOST_TOKENS = 224
-"""Tokens of one 30 s window: half of Whisper's text context, as in OpenAI's decoder."""
-TOKENS_PER_S = 16
-"""Twice the tokens of fast speech; with `SPARE_TOKENS` it bounds how long a loop over short audio can run."""
-SPARE_TOKENS = 32
-
-SHORT_AUDIO_S = 2.0
-"""Audio up to this length is decoded without timestamp tokens. With them the tails of 60 recordings, cut to 0.3 and
-0.5 s, gave sentences of up to 75 characters that nobody said; without, 21 characters at most and as many right last
-words. Longer audio needs them: without, all after a pause can be missing."""
-
-VOICE = VadOptions(threshold=0.5, min_speech_duration_ms=100, min_silence_duration_ms=300, speech_pad_ms=0)
-"""When the Silero detector's answer counts as speech. Its onset on a steady buzz lasts at most three frames of
-32 ms; real words of 0.2 s, cut out of speech, pass."""
+__all__ = ["WhisperOptions", "WhisperTranscriber", "choose_compute_type", "choose_device", "choose_threads"]
 
 
 @dataclass(frozen=True, slots=True)
 class WhisperOptions:
-    """How to load and decode; the names and limits are those of `workers.settings.WorkerSettings`."""
+    """How to load and decode; the names and limits are those of `workers.settings.WorkerSettings`.
+
+    ``window``: ``auto`` sizes windows to the audio as calibrated for the model, ``full`` always takes 30 s.
+    ``calibration``: in place of what ships for the model.
+    """
 
     device: str = "auto"
     compute_type: str = "default"
@@ -65,6 +51,8 @@ class WhisperOptions:
     language: str | None = None
     partial_beam: int = 1
     final_beam: int = 5
+    window: str = "auto"
+    calibration: Calibration | None = None
 
 
 def known_sizes() -> tuple[str, ...]:
@@ -81,79 +69,58 @@ def fetch_from_hub(size: str, model_dir: Path | None) -> str:
         return str(download_model(size, cache_dir=cache))
 
 
-def choose_device(wanted: str) -> str:
-    """``cpu`` or ``cuda``; raises `ModelError` when a GPU is asked for and none is there."""
-    gpus = ctranslate2.get_cuda_device_count()
-    if wanted == "cuda" and gpus == 0:
-        raise ModelError("HEARLINE_DEVICE='cuda', but no CUDA device can be used; set it to cpu or auto")
-    if wanted == "auto":
-        return "cuda" if gpus else "cpu"
-    return wanted
+@dataclass(slots=True, eq=False)
+class _Task:
+    """A request on its way."""
 
+    place: int
+    request: DecodeRequest
+    speech: tuple[Speech, ...]
+    timeline: Timeline
+    piece: Piece
+    sizing: Sizing | None
+    window_s: int
+    error: DecodeError | None = None
 
-def choose_compute_type(wanted: str, device: str) -> str:
-    """The arithmetic for a device; raises `ModelError` naming what it supports."""
-    supported = ctranslate2.get_supported_compute_types(device)
-    if wanted == "default":
-        best = "int8" if device == "cpu" else "float16"
-        return best if best in supported else "default"
-    if wanted != "auto" and wanted not in supported:
-        raise ModelError(
-            f"HEARLINE_COMPUTE_TYPE={wanted!r} is not supported on this {device}; "
-            f"use default, auto or one of {', '.join(sorted(supported))}"
-        )
-    return wanted
-
-
-def choose_threads(wanted: int) -> int:
-    """CPU threads of a decode; 0 stands for the CPUs this process may run on but one, at most `MOST_THREADS`.
-
-    The threads of a decode wait for each other many times a second, so one that has to share its CPU holds up all:
-    beside other busy processes two threads on two CPUs took twice as long as one. One CPU is left to the rest.
-    """
-    if wanted:
-        return wanted
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(usable - 1, MOST_THREADS))
-
-
-class SteadyWhisper(WhisperModel):  # type: ignore[misc]
-    """faster-whisper's model with a second attempt that draws nothing by chance.
-
-    The library's own fallback samples at rising temperatures from a generator that cannot be seeded again, so
-    its text would differ from run to run (and take several times as long). Here a window whose text is
-    repetitive is searched once more with repeated five-word sequences forbidden, and the likelier text stays.
-    """
-
-    def generate_with_fallback(
-        self, encoder_output: ctranslate2.StorageView, prompt: list[int], tokenizer: Any, options: Any
-    ) -> tuple[Any, float, float, float]:
-        first: tuple[Any, float, float, float] = super().generate_with_fallback(
-            encoder_output, prompt, tokenizer, replace(options, temperatures=[0.0])
-        )
-        if len(options.temperatures) == 1 or first[3] <= MAX_COMPRESSION:
-            return first
-        second: tuple[Any, float, float, float] = super().generate_with_fallback(
-            encoder_output, prompt, tokenizer, replace(options, temperatures=[0.0], no_repeat_ngram_size=5)
-        )
-        return second if second[1] > first[1] else first
+    @property
+    def group(self) -> tuple[bool, int, int]:
+        """What shares a call of the encoder: partials of a window; a final nothing."""
+        partial = self.request.kind is Kind.PARTIAL
+        return (partial, self.window_s, -1 if partial else self.place)
 
 
 class WhisperTranscriber:
     """A loaded Whisper model. One decode at a time."""
 
-    def __init__(self, model: WhisperModel, name: str, options: WhisperOptions, *, device: str, threads: int) -> None:
+    def __init__(
+        self,
+        model: ctranslate2.models.Whisper,
+        tokenizer: tokenizers.Tokenizer,
+        name: str,
+        options: WhisperOptions,
+        *,
+        device: str,
+        threads: int,
+        clock: Clock,
+    ) -> None:
         self._model = model
         self._options = options
+        self._clock = clock
+        self._prompts = Prompts(tokenizer, multilingual=model.is_multilingual)
+        self._encoder = Encoder(model)
+        self._decoder = Decoder(model, self._encoder, self._prompts)
+        shipped = SHIPPED.get(name, FULL)
+        self.calibration = FULL if options.window == "full" else options.calibration or shipped
         self.name = name
         self.device = device
-        self.compute_type = str(model.model.compute_type)
+        self.compute_type = str(model.compute_type)
         self.threads = threads
-        self.counters: dict[str, int] = {}
+        self.counters: Counter[str] = Counter()
+        self._second_look = SecondLook(self._decoder, self.counters)
 
     @property
     def batches_finals(self) -> bool:
-        """Whether finals share the model's time: they do not."""
+        """Whether finals share the model's time: they do not, so that their text depends on nothing else."""
         return False
 
     @property
@@ -164,7 +131,7 @@ class WhisperTranscriber:
     @property
     def multilingual(self) -> bool:
         """Whether the model knows other languages than English."""
-        return bool(self._model.model.is_multilingual)
+        return bool(self._model.is_multilingual)
 
     def check_language(self) -> None:
         """Raise `ModelError` when the default language is none of the model's."""
@@ -173,37 +140,71 @@ class WhisperTranscriber:
                 f"HEARLINE_LANGUAGE={self._options.language!r}: {refusal}; unset it or change HEARLINE_MODEL"
             )
 
-    def warm_up(self) -> None:
-        """Decode a second of faint noise past the voice detector, so that the first real job pays no set-up."""
-        noise = np.random.default_rng(0).normal(0.0, 0.01, SAMPLE_RATE).astype(np.float32)
-        self._speech(noise)
-        self._transcribe(DecodeRequest(noise, Kind.PARTIAL), "en")
-
     def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
-        """Decode one after the other; one answer per request, in order. A fault of one is its `DecodeError` alone."""
-        answers: list[Transcript | DecodeError] = []
-        for request in requests:
+        """Decode a batch; one answer per request, in order. A fault of one is its `DecodeError` alone."""
+        answers: dict[int, Transcript | DecodeError] = {}
+        tasks: list[_Task] = []
+        for place, request in enumerate(requests):
             try:
-                answers.append(self._decode_one(request))
+                prepared = self._prepare(place, request)
             except DecodeError as error:
-                answers.append(error)
-            except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-                # CTranslate2 raises the first two; faster-whisper's alignment the others on odd token sequences.
-                answers.append(DecodeError(f"{type(error).__name__}: {error}", retry=True))
-        return answers
+                answers[place] = error
+                continue
+            if isinstance(prepared, Transcript):
+                answers[place] = prepared
+            else:
+                tasks.append(prepared)
+        for _, group in groupby(sorted(tasks, key=lambda task: task.group), key=lambda task: task.group):
+            self._decode_together(list(group))
+        for task in tasks:
+            answers[task.place] = task.error or self._finish(task)
+        return [answers[place] for place in range(len(requests))]
 
-    def _decode_one(self, request: DecodeRequest) -> Transcript:
+    def warm_up(self) -> None:
+        """Decode a second of faint noise past the voice detector, in a short window and the full one, so that the
+        first real job pays no set-up."""
+        noise = np.random.default_rng(0).normal(0.0, 0.01, SAMPLE_RATE).astype(np.float32)
+        find_speech(noise)
+        for beam in {self._options.partial_beam, self._options.final_beam}:
+            piece = self._decoder.piece(noise, Manner(beam, "en"))
+            for window_s, silence_s in ((WINDOWS_S[1], 4.0), (FULL_WINDOW_S, 0.0)):
+                self._decoder.decode([piece], window_s, silence_s)
+
+    def _prepare(self, place: int, request: DecodeRequest) -> Transcript | _Task:
+        """What is to be decoded; a transcript when nobody speaks. Raises `DecodeError`."""
+        if request.audio_s > MAX_JOB_AUDIO_S:
+            raise DecodeError(
+                f"{request.audio_s:.2f} s of audio are more than the {MAX_JOB_AUDIO_S:.0f} s that one decode may "
+                "hold; cut it at a pause before"
+            )
         language = self._language(request)
-        if not request.samples.any():
-            return Transcript("", language, decoded=False)
-        speech = self._speech(request.samples)
+        partial = request.kind is Kind.PARTIAL
+        speech: tuple[Speech, ...] = ()
+        if request.samples.any():
+            speech = (find_speech_quickly if partial else find_speech)(request.samples)
         if not speech:
             return Transcript("", language, decoded=False)
-        return self._heard(request, language, speech)
+        timeline = Timeline.of(speech, request.audio_s)
+        manner = Manner(
+            self._options.partial_beam if partial else self._options.final_beam,
+            language,
+            request.translate and self.multilingual,
+            request.prompt,
+            request.hotwords,
+        )
+        piece = self._decoder.piece(timeline.cut(request.samples), manner)
+        sizing = self.calibration.partial if partial else self.calibration.final
+        return _Task(place, request, speech, timeline, piece, sizing, window_for(piece.audio_s, sizing))
 
     def _language(self, request: DecodeRequest) -> str | None:
-        """The code to decode with, None to detect it; raises `DecodeError` for one the model does not know."""
+        """The code to decode with, None to detect it; raises `DecodeError` for what the model does not know."""
         language = request.language or self._options.language
+        if request.translate and not self.multilingual and language is None:
+            raise DecodeError(
+                f"the model {self.name} knows English only and cannot translate; leave task out, or have the server "
+                "run a multilingual model",
+                code=UNSUPPORTED_LANGUAGE,
+            )
         if language is None:
             return None if self.multilingual else "en"
         if refusal := self._refusal(language):
@@ -211,89 +212,102 @@ class WhisperTranscriber:
         return language
 
     def _refusal(self, language: str) -> str | None:
-        known = self._model.supported_languages
+        known = self._prompts.languages
         if language in known:
             return None
         choice = f"these: {', '.join(sorted(known))}" if self.multilingual else "English only"
         return f"the model {self.name} cannot decode language {language!r}; it knows {choice}"
 
-    def _speech(self, samples: npt.NDArray[np.float32]) -> tuple[Speech, ...]:
-        return tuple(
-            Speech(stretch["start"] / SAMPLE_RATE, stretch["end"] / SAMPLE_RATE)
-            for stretch in get_speech_timestamps(samples, VOICE)
-        )
+    def _decode_together(self, tasks: Sequence[_Task]) -> None:
+        """Each task's first decode; when the call fails, one by one, so that only the culprit does."""
+        sizing = tasks[0].sizing
+        try:
+            self._decoder.decode([task.piece for task in tasks], tasks[0].window_s, sizing.silence_s if sizing else 0.0)
+        except (RuntimeError, ValueError, IndexError) as error:
+            if len(tasks) == 1:
+                tasks[0].error = DecodeError(f"{type(error).__name__}: {error}", retry=True)
+                return
+            for task in tasks:
+                self._decode_together([task])
 
-    def _transcribe(self, request: DecodeRequest, language: str | None) -> tuple[list[Any], str]:
-        partial = request.kind is Kind.PARTIAL
-        short = request.audio_s <= SHORT_AUDIO_S
-        segments, info = self._model.transcribe(
-            request.samples,
-            language=language,
-            beam_size=self._options.partial_beam if partial else self._options.final_beam,
-            temperature=(0.0,) if partial else (0.0, 0.2),  # how many attempts; see SteadyWhisper
-            compression_ratio_threshold=MAX_COMPRESSION,
-            log_prob_threshold=MIN_LOG_PROBABILITY,
-            no_speech_threshold=NO_SPEECH_PROBABILITY,
-            condition_on_previous_text=False,
-            without_timestamps=short,
-            word_timestamps=request.words,
-            max_new_tokens=min(MOST_TOKENS, SPARE_TOKENS + int(TOKENS_PER_S * request.audio_s)),
-        )
-        # With word times the library looks at what is behind the last word once more, as if it were new.
-        heard = takewhile(lambda segment: segment.seek == 0, segments) if short else segments
-        return list(heard), str(info.language)
+    def _finish(self, task: _Task) -> Transcript | DecodeError:
+        """Look at the first decode, do again what is suspicious, go on where it stopped, time the words."""
+        began_s = self._clock.monotonic()
+        partial = task.request.kind is Kind.PARTIAL
+        # A partial's speech was only looked for, not measured.
+        speech_s = 0.0 if partial else sum(stretch.end_s - stretch.start_s for stretch in task.speech)
+        try:
+            parts = self._second_look.complete(task.piece, task.sizing, speech_s, partial=partial)
+            found = self._transcript(task, parts)
+        except (RuntimeError, ValueError, IndexError) as error:
+            # CTranslate2 raises the first two; alignment the last on odd token sequences.
+            return DecodeError(f"{type(error).__name__}: {error}", retry=True)
+        return replace(found, alone_s=self._clock.monotonic() - began_s)
 
-    def _heard(self, request: DecodeRequest, language: str | None, speech: Sequence[Speech]) -> Transcript:
-        segments, found = self._transcribe(request, language)
-        kept = [
-            segment
-            for segment in segments
-            if is_plausible(
-                Heard(
-                    text=segment.text,
-                    start_s=segment.start,
-                    end_s=segment.end,
-                    compression_ratio=segment.compression_ratio,
-                    average_log_probability=segment.avg_logprob,
-                    no_speech_probability=segment.no_speech_prob,
-                ),
-                speech,
-            )
-        ]
-        words = [
-            Word(word.word.strip(), round(float(word.start), 3), round(float(word.end), 3), float(word.probability))
-            for segment in kept
-            for word in segment.words or ()
-        ]
-        text = " ".join("".join(segment.text for segment in kept).split())
-        if not fits(text, request.audio_s):
-            return Transcript("", found)
-        return Transcript(
-            text=text,
-            language=found,
-            words=in_order([word for word in words if word.text], request.audio_s),
-        )
+    def _transcript(self, task: _Task, parts: Sequence[Part]) -> Transcript:
+        """The plausible segments of all parts, in the request's own time."""
+        texts: list[str] = []
+        words: list[Word] = []
+        for part in parts:
+            hypothesis = part.piece.found
+            segments = hypothesis.segments
+            timed = self._words(part.piece, segments) if task.request.words else [[] for _ in segments]
+            for segment, mine in zip(segments, timed, strict=True):
+                text = self._prompts.text(segment.tokens)
+                start_s, end_s = task.timeline.original(part.start_s + segment.start_s, part.start_s + segment.end_s)
+                heard = Heard(
+                    text,
+                    start_s,
+                    end_s,
+                    compression_ratio(hypothesis.text.strip()),
+                    hypothesis.average_log_probability,
+                    hypothesis.no_speech_probability,
+                )
+                if is_plausible(heard, task.speech):
+                    texts.append(text)
+                    words += task.timeline.restore([_shifted(word, part.start_s) for word in mine])
+                else:
+                    self.counters["segments_dropped"] += 1
+        text = " ".join("".join(texts).split())
+        language, probability = task.piece.language, task.piece.language_probability
+        if not fits(text, task.request.audio_s):
+            self.counters["texts_dropped"] += 1
+            return Transcript("", language, language_probability=probability)
+        ordered = in_order(words, task.request.audio_s)
+        return Transcript(text, language, ordered, language_probability=probability)
+
+    def _words(self, piece: Piece, segments: Sequence[Segment]) -> list[list[Word]]:
+        tokenizer = self._prompts.tokenizer(piece.language, translate=piece.manner.translate)
+        if piece.states is None:
+            raise ValueError("only a decoded piece has words")
+        return time_words(self._model, self._encoder.view(piece.states), segments, tokenizer, piece.audio_s)
 
 
-def load_whisper(files: ModelFiles, options: WhisperOptions) -> WhisperTranscriber:
+def _shifted(word: Word, by_s: float) -> Word:
+    return Word(word.text, round(word.start_s + by_s, 3), round(word.end_s + by_s, 3), word.probability)
+
+
+def load_whisper(files: ModelFiles, options: WhisperOptions, clock: Clock | None = None) -> WhisperTranscriber:
     """Load the model; raises `ModelError` when its files or the device cannot be used."""
     device = choose_device(options.device)
     compute_type = choose_compute_type(options.compute_type, device)
     threads = choose_threads(options.threads)
-    _check_tokenizer(files.path / TOKENIZER)
+    tokenizer = _read_tokenizer(files.path / TOKENIZER)
     try:
-        model = SteadyWhisper(
-            str(files.path), device=device, compute_type=compute_type, cpu_threads=threads, local_files_only=True
+        model = ctranslate2.models.Whisper(
+            str(files.path), device=device, compute_type=compute_type, intra_threads=threads
         )
     except (RuntimeError, ValueError, OSError) as error:
         raise ModelError(
             f"the model in {files.path} cannot be loaded on {device}: {error}", retry="out of memory" in str(error)
         ) from error
-    return WhisperTranscriber(model, files.name, options, device=device, threads=threads)
+    return WhisperTranscriber(
+        model, tokenizer, files.name, options, device=device, threads=threads, clock=clock or SystemClock()
+    )
 
 
-def _check_tokenizer(path: Path) -> None:
+def _read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     try:
-        tokenizers.Tokenizer.from_file(str(path))
+        return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library knows no other class for a file that it cannot read
         raise ModelError(f"{path} is no tokenizer ({error}); put back the one that came with the model") from error
