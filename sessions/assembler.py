@@ -1,11 +1,17 @@
 """Stable text out of successive hypotheses of one segment: LocalAgreement. No I/O.
 
 Each partial decodes the open segment anew, from its start to now, and the newest words of a hypothesis are guesses
-about audio that is cut in the middle. A word becomes stable when the last `AGREEING` hypotheses all have it in its
-place, with at least `HELD_BACK` words after it in each. Compared are words without case and punctuation, because both
-change with what follows; what is emitted is the newest hypothesis, and once a word is stable its text never changes.
+about audio that is cut in the middle. A word becomes stable when all hypotheses of the newest `SETTLE_S` of audio have
+it in its place, with at least `HELD_BACK` words after it in each. Compared are words without case and punctuation,
+because both change with what follows; what is emitted is the newest hypothesis, and once a word is stable its text
+never changes.
 
-    "the cat"  "the cat sat on"  "The cat sat, on the mat"    stable: ""  "the"  "the cat sat"     (HELD_BACK = 1)
+    1 s  "the cat"                  stable ""
+    2 s  "the cat sat on"           stable "the"             (here SETTLE_S = 1 and HELD_BACK = 1)
+    3 s  "The cat sat, on the mat"  stable "the cat sat,"
+
+Seconds of audio, not a number of hypotheses: under load partials come less often, and words would settle later still;
+docs/endpointing.md has the rates at which a stable word turns out wrong.
 
 Source: D. Liu, G. Spanakis, J. Niehues, "Low-Latency Sequence-to-Sequence Speech Recognition and Translation by Partial
 Hypothesis Selection", Interspeech 2020; used for Whisper by D. Machacek, R. Dabre, O. Bojar, "Turning Whisper into
@@ -20,11 +26,13 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-AGREEING = 2
-"""Hypotheses in a row that must have a word."""
+SETTLE_S = 3.0
+"""Of audio, through which every hypothesis must have a word; at least two hypotheses."""
 
 HELD_BACK = 1
 """Words at the end of a hypothesis that agree with nothing yet: the audio of the last one may be cut."""
+
+_ROUNDING_S = 0.001
 
 _DRIFT = 6
 """Words by which a contradicting hypothesis may be ahead of or behind what is stable, for an alignment to be sought."""
@@ -47,23 +55,27 @@ class Assembled(NamedTuple):
 class Assembler:
     """The partials of one segment after another; `reset` between two.
 
-    ``agreeing`` >= 1 hypotheses in a row make a word stable (1: every hypothesis is believed at once), of each the
-    last ``held_back`` >= 0 words are left out.
+    ``settle_s`` >= 0: seconds of audio between the first and the newest hypothesis that must agree; of each the last
+    ``held_back`` >= 0 words are left out.
     """
 
-    def __init__(self, agreeing: int = AGREEING, held_back: int = HELD_BACK) -> None:
+    def __init__(self, settle_s: float = SETTLE_S, held_back: int = HELD_BACK) -> None:
         self._held_back = held_back
-        self._wanted = agreeing - 1
-        self._earlier: deque[list[str]] = deque(maxlen=self._wanted)
+        self._settle_s = settle_s
+        self._heard: deque[tuple[float, list[str]]] = deque()
+        """The end of the audio and the words of each hypothesis that counts, the first of them at least
+        ``settle_s`` old as soon as there is one."""
         self._stable: list[str] = []
 
     def reset(self) -> None:
         """A new segment begins: nothing of the old one is stable in it."""
-        self._earlier.clear()
+        self._heard.clear()
         self._stable.clear()
 
-    def partial(self, text: str) -> Assembled:
-        """The next hypothesis of the segment. One that contradicts what is stable gives only its words after that.
+    def partial(self, text: str, end_s: float) -> Assembled:
+        """The next hypothesis of the segment, of its audio up to ``end_s``, in seconds from wherever.
+
+        One that contradicts what is stable gives only its words after that.
 
         Words keep the space that came before them, if any; the first of a hypothesis has none.
         """
@@ -74,20 +86,22 @@ class Assembler:
         if settled and tail and start == 0 and not _UNSPACED_CHARACTER.match(tail[0]):
             tail[0] = " " + tail[0]
         bare = [_bare(word) for word in tail]
-        agreed = self._agreed(bare)
-        self._earlier.append(settled + bare)
+        self._heard.append((end_s, settled + bare))
+        agreed = self._agreed(end_s - self._settle_s + _ROUNDING_S)
         self._stable += tail[:agreed]
         stable = "".join(self._stable)
         return Assembled(stable, stable + "".join(tail[agreed:]))
 
-    def _agreed(self, tail: Sequence[str]) -> int:
-        """How many of the first words after the stable ones all hypotheses have."""
-        if len(self._earlier) < self._wanted:
+    def _agreed(self, since_s: float) -> int:
+        """How many of the first words after the stable ones all hypotheses since then have."""
+        while len(self._heard) > 2 and self._heard[1][0] <= since_s:
+            self._heard.popleft()
+        if len(self._heard) < 2 or self._heard[0][0] > since_s:
             return 0
         known = len(self._stable)
-        hypotheses = [tail, *(earlier[known:] for earlier in self._earlier)]
-        room = min(len(words) for words in hypotheses) - self._held_back
-        return sum(1 for _ in takewhile(_same, zip(*(words[: max(room, 0)] for words in hypotheses), strict=True)))
+        hypotheses = [words[known:] for _, words in self._heard]
+        room = max(0, min(len(words) for words in hypotheses) - self._held_back)
+        return sum(1 for _ in takewhile(_same, zip(*(words[:room] for words in hypotheses), strict=True)))
 
 
 def _same(words: Sequence[str]) -> bool:

@@ -28,7 +28,9 @@ class Outgoing:
 
     def partial(self, delivery: Delivery) -> Partial:
         """The guess of a finished partial. Raises ValueError when the worker's result is malformed."""
-        stable, text = self._assembler.partial(DecodeResult.from_dict(delivery.result or {}).text)
+        stable, text = self._assembler.partial(
+            DecodeResult.from_dict(delivery.result or {}).text, seconds(delivery.end_byte)
+        )
         return Partial(
             seq=self._next(),
             start_s=seconds(delivery.start_byte),

@@ -14,12 +14,12 @@ hypotheses = st.lists(st.lists(words, max_size=14).map(" ".join) | st.text(max_s
 
 
 @settings(max_examples=300, deadline=None)
-@given(said=hypotheses, agreeing=st.integers(1, 3), held_back=st.integers(0, 3))
-def test_stable_text_only_grows_and_every_text_begins_with_it(said: list[str], agreeing: int, held_back: int) -> None:
-    assembler = Assembler(agreeing, held_back)
+@given(said=hypotheses, settle_s=st.sampled_from([0.0, 1.0, 2.5]), held_back=st.integers(0, 3))
+def test_stable_text_only_grows_and_every_text_begins_with_it(said: list[str], settle_s: float, held_back: int) -> None:
+    assembler = Assembler(settle_s, held_back)
     before = ""
-    for hypothesis in said:
-        stable, text = assembler.partial(hypothesis)
+    for end_s, hypothesis in enumerate(said):
+        stable, text = assembler.partial(hypothesis, end_s)
         assert stable.startswith(before)
         assert text.startswith(stable)
         before = stable
@@ -28,6 +28,6 @@ def test_stable_text_only_grows_and_every_text_begins_with_it(said: list[str], a
 @settings(max_examples=200, deadline=None)
 @given(said=st.lists(words, max_size=20), cuts=st.lists(st.integers(0, 20), max_size=8), held_back=st.integers(0, 3))
 def test_growing_hypotheses_of_one_text_are_shown_as_they_are(said: list[str], cuts: list[int], held_back: int) -> None:
-    assembler = Assembler(2, held_back)
-    for cut in sorted(cuts):
-        assert assembler.partial(" ".join(said[:cut])).text == " ".join(said[:cut])
+    assembler = Assembler(1.0, held_back)
+    for end_s, cut in enumerate(sorted(cuts)):
+        assert assembler.partial(" ".join(said[:cut]), end_s).text == " ".join(said[:cut])

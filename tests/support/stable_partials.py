@@ -26,7 +26,7 @@ from workers.whisper import WhisperOptions, fetch_from_hub, known_sizes, load_wh
 
 INTERVAL_S = 1.0
 ENDPOINT_S = 0.8
-RULES = [(agreeing, held_back) for agreeing in (2, 3, 4, 5) for held_back in (0, 1, 2, 3)]
+RULES = [(every, settle_s, held) for every in (1, 2, 3) for settle_s in (1.0, 2.0, 3.0, 4.0) for held in (0, 1)]
 
 normal = EnglishTextNormalizer()
 
@@ -44,10 +44,11 @@ class Heard:
 class Rate:
     """``stable`` of ``final`` words were stable when the final came, ``wrong`` of them are not in it.
 
-    ``behind``: words of a partial that are not stable, on average.
+    ``behind``: words of a partial that are not stable, on average. ``every``: seconds between partials.
     """
 
-    agreeing: int
+    every: int
+    settle_s: float
     held_back: int
     final: int
     stable: int
@@ -56,8 +57,9 @@ class Rate:
 
     def __str__(self) -> str:
         return (
-            f"agreeing {self.agreeing}, held back {self.held_back}: {self.stable} of {self.final} words stable at the "
-            f"final, {self.wrong} of them wrong ({100 * self.wrong / max(1, self.stable):.2f} %); {self.behind:.1f} "
+            f"a partial every {self.every} s, settled {self.settle_s:g} s, held back {self.held_back}: {self.stable} "
+            f"of {self.final} words stable at the final, {self.wrong} of them wrong "
+            f"({100 * self.wrong / max(1, self.stable):.2f} %); {self.behind:.1f} "
             "words of a partial not stable"
         )
 
@@ -92,21 +94,21 @@ def said(transcriber: Transcriber, requests: Sequence[DecodeRequest]) -> list[st
     return texts
 
 
-def rate(heard: Sequence[Heard], agreeing: int, held_back: int) -> Rate:
+def rate(heard: Sequence[Heard], every: int, settle_s: float, held_back: int) -> Rate:
     """Count over segments, through the Whisper English normalizer."""
     final = stable = wrong = partials = behind = 0
     for segment in heard:
-        assembler = Assembler(agreeing, held_back)
+        assembler = Assembler(settle_s, held_back)
         settled = text = ""
-        for hypothesis in segment.hypotheses:
-            settled, text = assembler.partial(hypothesis)
+        for end_s in range(every, len(segment.hypotheses) + 1, every):
+            settled, text = assembler.partial(segment.hypotheses[end_s - 1], end_s)
             partials += 1
             behind += len(text.split()) - len(settled.split())
         words = normal(settled).split()
         final += len(normal(segment.final).split())
         stable += len(words)
         wrong += misses(words, normal(segment.final).split())
-    return Rate(agreeing, held_back, final, stable, wrong, behind / max(1, partials))
+    return Rate(every, settle_s, held_back, final, stable, wrong, behind / max(1, partials))
 
 
 def misses(words: Sequence[str], final: Sequence[str]) -> int:
@@ -149,8 +151,8 @@ def main(folder: Path, limit: int | None, keep: Path | None) -> None:
         if keep is not None:
             keep.write_text(json.dumps([asdict(segment) for segment in heard]), encoding="utf-8")
     click.echo(f"{len(heard)} segments, {sum(len(segment.hypotheses) for segment in heard)} partials")
-    for agreeing, held_back in RULES:
-        click.echo(rate(heard, agreeing, held_back))
+    for every, settle_s, held_back in RULES:
+        click.echo(rate(heard, every, settle_s, held_back))
 
 
 if __name__ == "__main__":

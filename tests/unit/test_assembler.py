@@ -7,11 +7,12 @@ import pytest
 from sessions.assembler import Assembler
 
 
-def last(*hypotheses: str, agreeing: int = 2, held_back: int = 1) -> tuple[str, str]:
-    assembler = Assembler(agreeing, held_back)
+def last(*hypotheses: str, settle_s: float = 1.0, held_back: int = 1) -> tuple[str, str]:
+    """What is shown after hypotheses that came a second apart."""
+    assembler = Assembler(settle_s, held_back)
     result = ("", "")
-    for hypothesis in hypotheses:
-        result = assembler.partial(hypothesis)
+    for end_s, hypothesis in enumerate(hypotheses, 1):
+        result = assembler.partial(hypothesis, end_s)
     return result
 
 
@@ -28,20 +29,38 @@ def test_case_and_punctuation_are_no_difference_and_the_newest_form_is_kept() ->
 
 
 def test_stable_text_is_never_written_anew() -> None:
-    assembler = Assembler(2, 0)
-    assembler.partial("the cat sat")
-    assert assembler.partial("the cat ran") == ("the cat", "the cat ran")
-    assert assembler.partial("The cat. Ran off") == ("the cat Ran", "the cat Ran off")
+    assembler = Assembler(1.0, 0)
+    assembler.partial("the cat sat", 1)
+    assert assembler.partial("the cat ran", 2) == ("the cat", "the cat ran")
+    assert assembler.partial("The cat. Ran off", 3) == ("the cat Ran", "the cat Ran off")
 
 
 def test_agreement_must_be_in_a_row() -> None:
     assert last("one two three", "one tea three", "one two three", held_back=0) == ("one", "one two three")
 
 
-def test_more_hypotheses_can_be_asked_for() -> None:
+def test_every_hypothesis_of_the_time_to_settle_must_agree() -> None:
     said = ("one two", "one two", "one too")
-    assert last(*said[:2], agreeing=3, held_back=0)[0] == ""
-    assert last(*said, agreeing=3, held_back=0)[0] == "one"
+    assert last(*said[:2], settle_s=2, held_back=0)[0] == ""
+    assert last(*said, settle_s=2, held_back=0)[0] == "one"
+    assert last("one too", "one two", "one two", settle_s=1, held_back=0)[0] == "one two"
+
+
+def test_it_is_the_audio_between_hypotheses_that_counts_not_their_number() -> None:
+    assembler = Assembler(2.0, 0)
+    for tenth in range(15):
+        assert assembler.partial("one two", 3 + tenth / 10).stable == ""
+    assembler.reset()
+    assembler.partial("one two", 10.0)
+    assert assembler.partial("one two", 11.9995).stable == "one two", "times are rounded"
+    assembler.reset()
+    assembler.partial("one two", 10.0)
+    assert assembler.partial("one two", 17.0).stable == "one two", "two are enough when none came in between"
+
+
+def test_one_hypothesis_makes_nothing_stable() -> None:
+    assert last("one two", settle_s=0, held_back=0)[0] == ""
+    assert last("one two", "one two", settle_s=0, held_back=0)[0] == "one two"
 
 
 def test_more_words_can_be_held_back() -> None:
@@ -82,8 +101,8 @@ def test_a_script_without_spaces_goes_by_characters() -> None:
 
 
 def test_a_new_segment_starts_with_nothing_stable() -> None:
-    assembler = Assembler(2, 0)
-    assembler.partial("one two")
-    assert assembler.partial("one two").stable == "one two"
+    assembler = Assembler(1.0, 0)
+    assembler.partial("one two", 1)
+    assert assembler.partial("one two", 2).stable == "one two"
     assembler.reset()
-    assert assembler.partial("one two") == ("", "one two")
+    assert assembler.partial("one two", 3) == ("", "one two")
