@@ -20,6 +20,9 @@ FOLLOW = 0.2
 MOST_AT_ONCE = 2.0
 """A time counts as at most this many times the average: a machine that stood still must not stop batches."""
 
+LEAST_MS = 0.1
+"""No batch takes less; from an average of 0 no time would count as more than 0."""
+
 FORGET_AFTER = 50
 """Batches of a lane after which a size that was not decoded again is forgotten: one that took too long once would
 otherwise never be tried again."""
@@ -41,6 +44,7 @@ class _LaneTimes:
     batches: int = 0
 
     def learn(self, jobs: int, ms: float) -> None:
+        ms = max(ms, LEAST_MS)
         self.batches += 1
         known = self.sizes.get(jobs)
         if known is None:

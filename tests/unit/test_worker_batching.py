@@ -135,6 +135,14 @@ def test_a_machine_that_stood_still_once_goes_on_with_batches() -> None:
     assert most(known, FOUR) == 8
 
 
+def test_a_time_of_nothing_is_not_believed_for_ever() -> None:
+    known = times()
+    known.learn(FOUR, 8, 0.0)
+    for _ in range(80):
+        known.learn(FOUR, 8, 400.0)
+    assert known.predict_ms(FOUR, 8) == pytest.approx(400.0, rel=0.05)
+
+
 def test_the_time_of_real_batches_is_found_in_noise(rng: random.Random) -> None:
     """Affine times as measured on a CPU, 20 % noise: predictions within a fifth, and the bound is that of the truth."""
     known = times(max_batch_ms=450.0)
