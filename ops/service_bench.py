@@ -27,7 +27,7 @@ from typing import Any
 
 import click
 
-from ops.errors import Missing, WrongUse
+from ops.errors import Failed, Missing, OpsError, WrongUse
 from ops.service_bench_client import Clip, Sending, load_clips, transcribe
 from ops.service_bench_identical import Comparison, compare, first_with_text
 from ops.service_bench_load import FRAME_BYTES, Plan, alone_texts, measure_streams
@@ -55,33 +55,35 @@ class Wanted:
 
 
 def measure(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The report. Raises `OpsError`."""
-    report: dict[str, Any] = {}
-    if wanted.streams:
-        report["streams"] = _streams(clips, wanted, environment)
-    if wanted.identical:
-        report["identical"] = _identical(clips, wanted, environment)
+    """The report; what failed is under ``failed``."""
+    report: dict[str, Any] = {"streams": {}, "failed": []}
+    for part in (_streams, _identical):
+        try:
+            part(clips, wanted, environment, report)
+        except OpsError as error:  # what was measured until then is worth keeping
+            _say(f"FAILED: {error.message}")
+            report["failed"].append(error.message)
     report["goals"] = goals(report)
     return report
 
 
-def _streams(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _streams(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str], report: dict[str, Any]) -> None:
+    if not wanted.streams:
+        return
     plan = Plan(wanted.duration_s, wanted.seed)
     with running(Setup(wanted.workers, wanted.policy, environment)) as service:
         alone = alone_texts(service, clips, _say)
         for streams in wanted.streams:
             figures = measure_streams(service, clips, alone, streams, plan, environment)
-            found[str(streams)] = figures
+            report["streams"][str(streams)] = figures
             latency = figures["final_latency_s"]
             _say(
                 f"{streams} streams: final p50 {latency['p50']} s, p95 {latency['p95']} s, "
                 f"{figures['cpu_per_audio_s']} CPU s per audio second"
             )
-    return found
 
 
-def _identical(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str]) -> dict[str, Any]:
+def _identical(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str], report: dict[str, Any]) -> None:
     comparison = Comparison()
     chosen: list[Clip] = []
     for policy in wanted.identical:
@@ -95,7 +97,7 @@ def _identical(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, 
             crowd = [clip for clip in clips if clip not in chosen][:BUSY_CLIPS] or [*clips]
             work = compare(service.url, policy, chosen, crowd, comparison, one_byte_alone=first, progress=_say)
             asyncio.run(work)
-    return comparison.fields()
+        report["identical"] = comparison.fields()
 
 
 def _machine(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -190,8 +192,10 @@ def main(
         "mean_clip_s": round(sum(clip.seconds for clip in clips) / len(clips), 2),
     }  # fmt: skip
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
-    if plot_to is not None:
+    if plot_to is not None and report["streams"]:
         plot(report, plot_to)
+    if report["failed"]:
+        raise Failed("not everything could be measured: " + "; ".join(report["failed"]))
 
 
 def _check_plot(path: Path, streams: Sequence[int]) -> None:

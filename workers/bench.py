@@ -43,6 +43,7 @@ from workers.bench_live import STREAMS
 from workers.bench_machine import describe_machine
 from workers.bench_report import table
 from workers.bench_sections import SECTIONS, Plan, measure
+from workers.bench_text import word_counter
 from workers.model_files import ModelError, resolve_model
 from workers.settings import WorkerSettings
 
@@ -85,6 +86,8 @@ def run(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, 
 
     if given.plot is not None:
         check_plot(given.plot)
+    if not given.only or {"whole", "edge"} & {*given.only}:
+        word_counter()
     settings = WorkerSettings.from_env(environment)
     files = resolve_model(settings.model, model_dir=settings.model_dir, sizes=known_sizes(), fetch=fetch_from_hub)
     device = choose_device(given.device)
@@ -120,7 +123,7 @@ def run(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, 
         },
     }
     report["goals"] = [goal.fields() for goal in goals(report)]
-    if given.plot is not None:
+    if given.plot is not None and measured.points:
         plot(measured.points, report["fit"], watch.clock, given.plot)
     if given.texts is not None:
         with given.texts.open("w", encoding="utf-8") as file:
@@ -141,7 +144,7 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the benchmark; returns the exit status: 0 it ran, whatever the goals say, 1 it could not, 2 wrong usage."""
+    """Returns the exit status: 0 it ran, whatever the goals say, 1 all or some of it could not, 2 wrong usage."""
     given = parse(arguments)
     try:
         report = run(given, environment)
@@ -149,7 +152,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n" if given.json else table(report))
-    return 0
+    return 1 if report.get("failed") else 0
 
 
 if __name__ == "__main__":

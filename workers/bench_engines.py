@@ -26,6 +26,10 @@ class Engine(Protocol):
     def texts(self, batch: Sequence[Samples], kind: Kind) -> list[str]:
         """One text for each piece, in order."""
 
+    @property
+    def redone(self) -> int:
+        """Decodes so far that were repeated in the full window."""
+
 
 class Peer:
     """`WhisperModel.transcribe` with its own defaults but the beam; what it does to a batch it does one by one."""
@@ -40,6 +44,10 @@ class Peer:
             segments, _ = self._model.transcribe(samples, beam_size=self._beam, language=LANGUAGE)
             found.append("".join(segment.text for segment in segments).strip())
         return found
+
+    @property
+    def redone(self) -> int:
+        return 0
 
 
 class Ours:
@@ -61,6 +69,10 @@ class Ours:
     def counters(self) -> Counter[str]:
         """What became of suspicious decodes, by kind, as far as the engine counts it."""
         return Counter(dict(self._transcriber.counters))
+
+    @property
+    def redone(self) -> int:
+        return self.counters["full_window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +158,7 @@ class Bank:
         Peer(model, 1).texts([_second()], Kind.PARTIAL)
         return model
 
-    def _load_ours(self, full: bool, partial_beam: int, final_beam: int) -> Ours:  # noqa: ARG002
+    def _load_ours(self, full: bool, partial_beam: int, final_beam: int) -> Ours:
         from workers.whisper import WhisperOptions, load_whisper
 
         whisper = load_whisper(
@@ -157,6 +169,7 @@ class Bank:
                 threads=self._options.threads,
                 partial_beam=partial_beam,
                 final_beam=final_beam,
+                window="full" if full else "auto",
             ),
         )
         whisper.warm_up()

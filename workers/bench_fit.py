@@ -75,7 +75,10 @@ def measure_fit(
     progress: Progress,
 ) -> tuple[dict[str, Any], dict[str, list[Point]]]:
     """(the ``fit`` object, the points of each kind of window). Greedy finals of up to ``most`` recordings that one
-    window holds; a point is the median of ``repeats`` decodes."""
+    window holds; a point is the median of ``repeats`` decodes.
+
+    A decode that was suspicious costs a second one, in the full window; ``once`` is the fit without those.
+    """
     short = [recording for recording in recordings if recording.audio_s <= MOST_S]
     chosen = short[:: max(1, len(short) // most)][:most]
     points: dict[str, list[Point]] = {}
@@ -83,12 +86,19 @@ def measure_fit(
     for name in ("full", "sized"):
         engine = bank.ours(full=name == "full")
         times: list[list[float]] = [[] for _ in chosen]
+        once = [True] * len(chosen)
         for repeat in range(repeats):
             for index, recording in enumerate(chosen):
+                before = engine.redone
                 times[index].append(watch.time(engine.texts, [recording.samples], Kind.FINAL)[0])
+                once[index] &= engine.redone == before
             progress(f"fit: {name} windows, {len(chosen)} decodes ({repeat + 1} of {repeats})")
         points[name] = [(r.audio_s, spread(t, 6)[0]) for r, t in zip(chosen, times, strict=True)]
         found[name] = describe(points[name], times)
+        if (redone := once.count(False)) and sum(once) >= 3:
+            kept = [point for point, alone in zip(points[name], once, strict=True) if alone]
+            found[name]["redone"] = redone
+            found[name]["once"] = describe(kept, [])
     return found, points
 
 

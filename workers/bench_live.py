@@ -19,7 +19,7 @@ from workers.bench_corpus import Recording, Samples, part, stream_of
 from workers.bench_engines import Engine, Stopwatch
 from workers.bench_text import changed_words, words_of
 from workers.bench_whole import MOST_S, Progress
-from workers.transcriber import samples_of
+from workers.transcriber import SAMPLE_RATE, samples_of
 
 PAUSE_S = 0.8
 """The front end's default."""
@@ -178,7 +178,7 @@ def measure_stable(engine: Engine, recordings: Sequence[Recording], most: int, p
         assembler = Assembler()
         stable = ""
         for samples in _prefixes(recording):
-            shown = assembler.partial(engine.texts([samples], Kind.PARTIAL)[0])
+            shown = assembler.partial(engine.texts([samples], Kind.PARTIAL)[0], len(samples) / SAMPLE_RATE)
             if not shown.stable.startswith(stable) or not shown.text.startswith(shown.stable):
                 broken.append(f"{recording.id}: {stable!r}, then {shown.stable!r} of {shown.text!r}")
             stable = shown.stable

@@ -37,6 +37,7 @@ def table(report: Mapping[str, Any]) -> str:
     if stable := report.get("stable"):
         lines += [f"Stable words that differ from the final: {stable['changed']} of {stable['words']}"]
     lines += ["", f"Fallbacks: {report['fallbacks'] or 'none'}"]
+    lines += [f"FAILED: {name}: {why}" for name, why in (report.get("failed") or {}).items()]
     if report["goals"]:
         lines += ["", "Goals"]
         lines += [Goal(g["name"], g["value"], g["bound"], g["least"]).line() for g in report["goals"]]

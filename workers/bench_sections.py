@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.bench_corpus import Recording, load_hard, load_silent, to_pcm
+from workers.bench_corpus import BenchError, Recording, load_hard, load_silent, to_pcm
 from workers.bench_edge import measure_edge
 from workers.bench_engines import Bank, Stopwatch
 from workers.bench_fit import Point, measure_fit
@@ -72,7 +72,7 @@ def _whole(work: _Work, measured: Measured) -> None:
             {"decoder": name, "id": r.id, "text": text, "reference": r.reference or ""} for r, text in rows
         ]
     work.progress("whole utterances: texts of batches")
-    measured.report["batch_texts"] = batch_texts(work.bank, work.recordings, max(work.plan.batches), work.watch)
+    measured.report["batch_texts"] = batch_texts(work.bank, work.recordings, max(work.plan.batches), whole, work.watch)
 
 
 def _partials(work: _Work, measured: Measured) -> None:
@@ -149,10 +149,14 @@ SECTIONS = tuple(_SECTIONS)
 
 
 def measure(bank: Bank, recordings: Sequence[Recording], watch: Stopwatch, plan: Plan, progress: Progress) -> Measured:
-    """Every section of the plan, in the order of `SECTIONS`."""
+    """Every section of the plan, in the order of `SECTIONS`; one that fails is under ``failed``, the others go on."""
     measured = Measured()
     work = _Work(bank, recordings, watch, plan, progress)
     for name, section in _SECTIONS.items():
         if name in plan.sections:
-            section(work, measured)
+            try:
+                section(work, measured)
+            except (BenchError, ValueError) as error:
+                measured.report.setdefault("failed", {})[name] = str(error)
+                progress(f"{name}: {error}")
     return measured

@@ -19,10 +19,11 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"[^\W_]+(?:'[^\W_]+)?", text.lower())
 
 
-def english_normalizer() -> Any:
-    """Whisper's own; raises `BenchError` where the package is missing."""
+def word_counter() -> tuple[Any, Any]:
+    """(Whisper's English normalizer, jiwer); raises `BenchError` where one is missing."""
     try:
-        return importlib.import_module("whisper_normalizer.english").EnglishTextNormalizer()
+        english: Any = importlib.import_module("whisper_normalizer.english")
+        return english.EnglishTextNormalizer(), importlib.import_module("jiwer")
     except ModuleNotFoundError:
         raise BenchError(
             "the word error rate needs two packages: pip install 'whisper-normalizer>=0.1.12' 'jiwer>=4.0'"
@@ -34,11 +35,7 @@ def word_error_rate(pairs: Iterable[tuple[str, str]]) -> tuple[float, int]:
 
     Raises `BenchError` where a package is missing, ValueError without any reference word.
     """
-    normalize = english_normalizer()
-    try:
-        jiwer: Any = importlib.import_module("jiwer")
-    except ModuleNotFoundError:
-        raise BenchError("the word error rate needs jiwer: pip install 'jiwer>=4.0'") from None
+    normalize, jiwer = word_counter()
     cleaned = [(normalize(reference), normalize(text)) for reference, text in pairs]
     known = [(reference, text) for reference, text in cleaned if reference]
     if not known:

@@ -120,8 +120,7 @@ def measure_whole(
             if name not in whole.texts:
                 whole.texts[name] = done.texts
                 _judge(whole, name, recordings)
-            different = sum(a != b for a, b in zip(done.texts, whole.texts[name], strict=True))
-            whole.unsteady[name] = max(whole.unsteady.get(name, 0), different)
+            whole.unsteady[name] = max(whole.unsteady.get(name, 0), _different(done.texts, whole.texts[name]))
             progress(
                 f"whole utterances: {name} {costs[name][-1]:.4f} s per audio second, "
                 f"{100 * whole.wer[name]:.2f} % word errors ({repeat + 1} of {repeats})"
@@ -142,12 +141,23 @@ def _judge(whole: Whole, name: str, recordings: Sequence[Recording]) -> None:
             whole.loops.append({"decoder": name, "id": recording.id, "repeated": phrase})
 
 
-def batch_texts(bank: Bank, recordings: Sequence[Recording], batch: int, watch: Stopwatch) -> dict[str, Any]:
-    """How many texts differ when pieces are decoded in batches instead of one by one, for partials and finals."""
-    found: dict[str, Any] = {"batch": batch, "texts": len(recordings)}
-    for kind in (Kind.PARTIAL, Kind.FINAL):
-        engine = bank.ours(full=False)
-        alone = run_pass(Contender(engine, 1, kind), recordings, watch).texts
-        together = run_pass(Contender(engine, batch, kind), recordings, watch).texts
-        found[f"{kind}_different"] = sum(a != b for a, b in zip(alone, together, strict=True))
-    return found
+def batch_texts(
+    bank: Bank, recordings: Sequence[Recording], batch: int, whole: Whole, watch: Stopwatch
+) -> dict[str, Any]:
+    """How many texts differ when pieces come in calls of ``batch`` instead of one by one, for partials and finals.
+
+    ``whole``: what was decoded already, finals one by one and partials in batches.
+    """
+    engine = bank.ours(full=False)
+    partials = run_pass(Contender(engine, 1, Kind.PARTIAL), recordings, watch).texts
+    finals = run_pass(Contender(engine, batch, Kind.FINAL), recordings, watch).texts
+    return {
+        "batch": batch,
+        "texts": len(recordings),
+        "partial_different": _different(partials, whole.texts[f"sized_b1_batch{batch}"]),
+        "final_different": _different(finals, whole.texts["sized_b1"]),
+    }
+
+
+def _different(some: Sequence[str], others: Sequence[str]) -> int:
+    return sum(a != b for a, b in zip(some, others, strict=True))

@@ -56,6 +56,7 @@ class StubEngine:
         self._wrong = wrong
         self._text = text
         self.batches: list[int] = []
+        self.redone = 0
 
     def texts(self, batch: Sequence[Samples], kind: Kind) -> list[str]:
         self.batches.append(len(batch))
@@ -306,6 +307,14 @@ def test_what_cannot_be_measured_is_refused_with_the_fix(tmp_path: Path, monkeyp
         check_plot(tmp_path / "fit.svg")
     with pytest.raises(SystemExit):
         bench.parse(["--speech", ".", "--only", "whole", "--plot", "fit.svg"])
+
+
+def test_a_section_that_fails_leaves_the_others_their_figures() -> None:
+    clock = Clockwork()
+    plan = Plan(DATA, repeats=1, streams=8, seed=1, batches=(4,), sections=("fit", "stable"))
+    found = measure(cast("Bank", StubBank(clock)), recordings(9), stopwatch(clock), plan, lambda _: None)
+    assert set(found.report["failed"]) == {"fit"}, "one point makes no line"
+    assert found.report["stable"]["words"] > 0
 
 
 def test_the_same_points_give_the_same_picture(tmp_path: Path) -> None:
