@@ -29,6 +29,7 @@ def load_transcriber(settings: WorkerSettings, *, crash: Callable[[int], object]
         script = Script.read(settings.script) if settings.script else Script()
         scripted = ScriptedTranscriber(script, pause=threading.Event().wait, crash=crash)
         return Loaded(scripted, {"model": scripted.name, "device": "none", "compute_type": "none", "threads": 0})
+    from workers.calibration import find_calibration
     from workers.whisper import WhisperOptions, fetch_from_hub, known_sizes, load_whisper
 
     files = resolve_model(settings.model, model_dir=settings.model_dir, sizes=known_sizes(), fetch=fetch_from_hub)
@@ -39,6 +40,7 @@ def load_transcriber(settings: WorkerSettings, *, crash: Callable[[int], object]
         language=settings.language,
         partial_beam=settings.partial_beam,
         final_beam=settings.final_beam,
+        calibration=find_calibration(files, settings.calibration, settings.window),
     )
     whisper = load_whisper(files, options)
     whisper.check_language()
@@ -51,5 +53,6 @@ def load_transcriber(settings: WorkerSettings, *, crash: Callable[[int], object]
             "compute_type": whisper.compute_type,
             "threads": whisper.threads,
             "multilingual": whisper.multilingual,
+            "calibration": whisper.calibration.source,
         },
     )

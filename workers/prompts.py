@@ -31,6 +31,13 @@ class Prompts:
         self.suppressed: list[int] = list(get_suppressed_tokens(plain, [-1]))
         self.vocabulary = Vocabulary(end=plain.eot, first_time=plain.timestamp_begin)
 
+    def refusal(self, language: str, name: str) -> str | None:
+        """Why the model of this name cannot decode a language; None when it can."""
+        if language in self.languages:
+            return None
+        choice = f"these: {', '.join(sorted(self.languages))}" if self._multilingual else "English only"
+        return f"the model {name} cannot decode language {language!r}; it knows {choice}"
+
     def tokenizer(self, language: str, *, translate: bool) -> Tokenizer:
         """faster-whisper's tokenizer for a language and task."""
         return Tokenizer(

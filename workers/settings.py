@@ -49,6 +49,17 @@ class WorkerSettings(QueueSettings):
     )
     partial_beam: int = Field(1, ge=1, le=10, description="Beam size of partials; 1 is greedy.")
     final_beam: int = Field(5, ge=1, le=10, description="Beam size of finals.")
+    window: str = Field(
+        "auto",
+        pattern=r"^(auto|full)$",
+        description="Length of the encoder's window: auto sizes it to the audio as calibrated for the model, "
+        "full always takes Whisper's 30 s.",
+    )
+    calibration: Path | None = Field(
+        None,
+        description="File that `hearline calibrate` wrote for the model. Unset: `hearline-calibration.json` in the "
+        "model's directory if it is there, else what ships for the model.",
+    )
     max_batch: int = Field(
         8, ge=1, le=32, description="Jobs that a worker decodes at once, as far as their predicted time allows."
     )

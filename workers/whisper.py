@@ -16,14 +16,17 @@ from pathlib import Path
 import ctranslate2
 import numpy as np
 import tokenizers
-from faster_whisper.utils import available_models, download_model
 
 from queueing.clock import Clock, SystemClock
 from queueing.lane import MAX_JOB_AUDIO_S, WINDOWS_S, Kind
-from workers.calibration import FULL, SHIPPED, Calibration
+from workers.calibration import FULL, Calibration, find_calibration
 from workers.decoding import Decoder, Manner, Piece
-from workers.devices import choose_compute_type, choose_device, choose_threads
+from workers.devices import choose_compute_type as choose_compute_type
+from workers.devices import choose_device as choose_device
+from workers.devices import choose_threads
 from workers.encoder import FULL_WINDOW_S, Encoder, Sizing, window_for
+from workers.hub import fetch_from_hub as fetch_from_hub
+from workers.hub import known_sizes as known_sizes
 from workers.hypothesis import Segment
 from workers.model_files import TOKENIZER, ModelError, ModelFiles
 from workers.plausible import Heard, compression_ratio, fits, in_order, is_plausible
@@ -34,15 +37,13 @@ from workers.timeline import Speech, Timeline
 from workers.transcriber import SAMPLE_RATE, UNSUPPORTED_LANGUAGE, DecodeError, DecodeRequest, Transcript, Word
 from workers.words import time_words
 
-__all__ = ["WhisperOptions", "WhisperTranscriber", "choose_compute_type", "choose_device", "choose_threads"]
-
 
 @dataclass(frozen=True, slots=True)
 class WhisperOptions:
     """How to load and decode; the names and limits are those of `workers.settings.WorkerSettings`.
 
     ``window``: ``auto`` sizes windows to the audio as calibrated for the model, ``full`` always takes 30 s.
-    ``calibration``: in place of what ships for the model.
+    ``calibration``: in place of what is in the model's directory or ships for it.
     """
 
     device: str = "auto"
@@ -53,20 +54,6 @@ class WhisperOptions:
     final_beam: int = 5
     window: str = "auto"
     calibration: Calibration | None = None
-
-
-def known_sizes() -> tuple[str, ...]:
-    """The model names that the hub has."""
-    return tuple(available_models())
-
-
-def fetch_from_hub(size: str, model_dir: Path | None) -> str:
-    """The directory of a hub model: what is in the cache, else downloaded. Raises OSError without either."""
-    cache = str(model_dir) if model_dir else None
-    try:
-        return str(download_model(size, cache_dir=cache, local_files_only=True))
-    except OSError:
-        return str(download_model(size, cache_dir=cache))
 
 
 @dataclass(slots=True, eq=False)
@@ -109,8 +96,7 @@ class WhisperTranscriber:
         self._prompts = Prompts(tokenizer, multilingual=model.is_multilingual)
         self._encoder = Encoder(model)
         self._decoder = Decoder(model, self._encoder, self._prompts)
-        shipped = SHIPPED.get(name, FULL)
-        self.calibration = FULL if options.window == "full" else options.calibration or shipped
+        self.calibration = options.calibration or FULL
         self.name = name
         self.device = device
         self.compute_type = str(model.compute_type)
@@ -135,7 +121,7 @@ class WhisperTranscriber:
 
     def check_language(self) -> None:
         """Raise `ModelError` when the default language is none of the model's."""
-        if self._options.language and (refusal := self._refusal(self._options.language)):
+        if self._options.language and (refusal := self._prompts.refusal(self._options.language, self.name)):
             raise ModelError(
                 f"HEARLINE_LANGUAGE={self._options.language!r}: {refusal}; unset it or change HEARLINE_MODEL"
             )
@@ -207,16 +193,9 @@ class WhisperTranscriber:
             )
         if language is None:
             return None if self.multilingual else "en"
-        if refusal := self._refusal(language):
+        if refusal := self._prompts.refusal(language, self.name):
             raise DecodeError(refusal, code=UNSUPPORTED_LANGUAGE)
         return language
-
-    def _refusal(self, language: str) -> str | None:
-        known = self._prompts.languages
-        if language in known:
-            return None
-        choice = f"these: {', '.join(sorted(known))}" if self.multilingual else "English only"
-        return f"the model {self.name} cannot decode language {language!r}; it knows {choice}"
 
     def _decode_together(self, tasks: Sequence[_Task]) -> None:
         """Each task's first decode; when the call fails, one by one, so that only the culprit does."""
@@ -288,11 +267,13 @@ def _shifted(word: Word, by_s: float) -> Word:
 
 
 def load_whisper(files: ModelFiles, options: WhisperOptions, clock: Clock | None = None) -> WhisperTranscriber:
-    """Load the model; raises `ModelError` when its files or the device cannot be used."""
+    """Load the model; raises `ModelError` when its files, its calibration or the device cannot be used."""
     device = choose_device(options.device)
     compute_type = choose_compute_type(options.compute_type, device)
     threads = choose_threads(options.threads)
     tokenizer = _read_tokenizer(files.path / TOKENIZER)
+    if options.calibration is None:
+        options = replace(options, calibration=find_calibration(files, None, options.window))
     try:
         model = ctranslate2.models.Whisper(
             str(files.path), device=device, compute_type=compute_type, intra_threads=threads
