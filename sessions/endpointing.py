@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 
+from sessions.gaps import GAP_SEARCH_S, best_gap
 from sessions.voice import FRAME_S, FRAME_SAMPLES, EarshotDetector, VoiceDetector
 
 BYTES_PER_SAMPLE = 2
@@ -42,11 +43,7 @@ MARGIN_S = 0.3
 INNER_SILENCE_S = 0.4
 """Of every silence inside a segment, this much counts as speech: what a decoder keeps around words."""
 
-GAP_SEARCH_S = 10.0
-"""A segment without a pause is cut within its last 10 s."""
-
-MIN_GAP_FRAMES = 3
-"""Silent frames that make a gap between words, 48 ms; a stop consonant is as silent but shorter."""
+_INNER_FRAMES = round(INNER_SILENCE_S / FRAME_S)
 
 Reason = Literal["pause", "length", "finish"]
 
@@ -103,6 +100,8 @@ class Endpointer:
         self._covered = 0
         self._onset = 0
         self._speech: _Speech | None = None
+        self._cut_at = self._full(0)
+        """The frame after which a segment must be cut; it means something while there is one."""
         search = int(min(GAP_SEARCH_S, max_segment_s / 2) / FRAME_S)
         self._past: deque[tuple[float, float]] = deque(maxlen=search)
         """(score, energy) of the newest frames, for the gap of a cut."""
@@ -167,7 +166,7 @@ class Endpointer:
         end = min(position, self._spoken_to(speech) + self._margin) if speech.silence else position
         segment = self._close(speech.start, end, position, self._speech_s(speech), "finish")
         if not speech.silence:
-            self._speech = _Speech(position)
+            self._take_up(position)
         return segment
 
     @property
@@ -186,9 +185,20 @@ class Endpointer:
 
     def _begin(self) -> _Speech:
         start = max(self._covered, self._now - self._onset * FRAME_BYTES - self._margin)
-        speech = _Speech(start, spoken=self._onset)
+        speech = self._take_up(start)
+        speech.spoken = self._onset
         self._onset = 0
         return speech
+
+    def _take_up(self, start: int) -> _Speech:
+        self._speech = speech = _Speech(start)
+        if self._pause is not None:
+            self._cut_at = self._full(start)
+        return speech
+
+    def _full(self, start: int) -> int:
+        """The frame at whose end a segment from ``start`` is as long as it may be."""
+        return -(-(start + self._max_bytes) // FRAME_BYTES)
 
     def _close(self, start: int, end: int, covers_to: int, speech_s: float, reason: Reason) -> Segment:
         segment = Segment(
@@ -200,34 +210,42 @@ class Endpointer:
             reason=reason,
         )
         self._covered = covers_to
+        self._cut_at = self._full(covers_to)
         self._onset = 0
         self._speech = None
         return segment
 
     def _step(self, score: float) -> Segment | None:
-        if self._speech is None:
-            self._onset = self._onset + 1 if score >= ONSET else 0
-            if self._onset >= ONSET_FRAMES:
-                self._speech = self._begin()
-        else:
-            self._follow(self._speech, score)
-        if self._pause is None:
-            return self._cut(self._covered) if self._now - self._covered >= self._max_bytes else None
+        """Take the score of the newest frame. Runs 60 times for each second of every stream: no detours."""
         speech = self._speech
         if speech is None:
+            self._listen(score)
+            if self._pause is None and self._frames >= self._cut_at:
+                return self._cut(self._covered)
             return None
-        if speech.silence >= self._pause:
+        self._follow(speech, score)
+        if self._pause is not None and speech.silence >= self._pause:
             if speech.spoken * FRAME_S < MIN_SPEECH_S:
                 self._speech = None
                 return None
             end = min(self._now, self._spoken_to(speech) + self._margin)
             return self._close(speech.start, end, end, self._speech_s(speech), "pause")
-        return self._cut(speech.start) if self._now - speech.start >= self._max_bytes else None
+        if self._frames >= self._cut_at:
+            return self._cut(self._covered if self._pause is None else speech.start)
+        return None
+
+    def _listen(self, score: float) -> None:
+        if score < ONSET:
+            self._onset = 0
+            return
+        self._onset += 1
+        if self._onset >= ONSET_FRAMES:
+            self._begin()
 
     @staticmethod
     def _follow(speech: _Speech, score: float) -> None:
-        if score >= ONSET or (not speech.silence and score >= RELEASE):
-            speech.spoken += 1 + min(speech.silence, round(INNER_SILENCE_S / FRAME_S))
+        if score >= ONSET or (score >= RELEASE and not speech.silence):
+            speech.spoken += 1 + min(speech.silence, _INNER_FRAMES)
             speech.silence = 0
         else:
             speech.silence += 1
@@ -235,7 +253,7 @@ class Endpointer:
     def _cut(self, start: int) -> Segment:
         """End the segment in the best gap of the newest frames and take up again what came after it."""
         past = list(self._past)
-        first, length = _best_gap(past)
+        first, length = best_gap(past, RELEASE)
         base = self._now - len(past) * FRAME_BYTES
         gap = base + first * FRAME_BYTES
         end = gap + min(self._margin, length * FRAME_BYTES // 2 // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE)
@@ -254,37 +272,11 @@ class Endpointer:
     def _resume(self, frames: list[tuple[float, float]], start: int) -> None:
         """The frames after a cut, as if the stream had begun there; speech cut in the middle goes on at once."""
         if frames and frames[0][0] >= RELEASE:
-            self._speech = _Speech(start)
-        frames_before = self._frames - len(frames)
-        for index, (score, _) in enumerate(frames):
-            self._frames = frames_before + index + 1
+            self._take_up(start)
+        now = self._frames
+        for self._frames, (score, _) in enumerate(frames, now - len(frames) + 1):
             if self._speech is None:
-                self._onset = self._onset + 1 if score >= ONSET else 0
-                if self._onset >= ONSET_FRAMES:
-                    self._speech = self._begin()
+                self._listen(score)
             else:
                 self._follow(self._speech, score)
-
-
-def _best_gap(past: list[tuple[float, float]]) -> tuple[int, int]:
-    """(first frame, frames) of the longest silent run; of equally long ones the quietest.
-
-    Without one of `MIN_GAP_FRAMES`: the frame of least energy among the three of least score on average.
-    """
-    best = (0, 0.0)
-    found: tuple[int, int] | None = None
-    run = 0
-    for index in range(len(past) + 1):
-        if index < len(past) and past[index][0] < RELEASE:
-            run += 1
-            continue
-        if run >= MIN_GAP_FRAMES:
-            energy = sum(energy for _, energy in past[index - run : index]) / run
-            if (run, -energy) > best:
-                best = (run, -energy)
-                found = (index - run, run)
-        run = 0
-    if found is not None:
-        return found
-    weakest = min(range(len(past)), key=lambda index: (past[index][0] + 1e-3) * past[index][1])
-    return weakest, 1
+        self._frames = now
