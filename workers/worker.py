@@ -181,7 +181,7 @@ class Worker:
         learn = in_one_call and not any(isinstance(answer, DecodeError) for answer in answers)
         if learn and heard:
             largest = max((lease.lane for lease, _ in heard), key=lambda lane: lane.window_s)
-            self._times.learn(largest, len(heard), shared_ms)
+            self._times.learn(largest, len(heard), 1000 * seconds)  # what a final behind it waits, second looks and all
         self._report_batch([lease for lease, _ in work], answers, shared_ms / (len(heard) or len(work)), learn)
 
     def _decode(self, requests: Sequence[DecodeRequest]) -> tuple[Sequence[Transcript | DecodeError], bool]:
