@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import zlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.plausible import Heard, Speech, in_order, is_plausible
+from workers.hypothesis import Hypothesis, Segment
+from workers.plausible import Cause, Heard, in_order, is_plausible, repeats_a_phrase, suspicions
+from workers.timeline import Speech
 from workers.transcriber import Word
 
 TALK = (Speech(10.0, 14.0),)
@@ -66,3 +69,52 @@ def test_word_times_never_step_back_and_stay_inside(times: list[tuple[float, flo
 def test_good_word_times_stay_as_they_are() -> None:
     words = [Word("a", 0.1, 0.4, 0.9), Word("b", 0.4, 0.9, 0.8)]
     assert list(in_order(words, 1.0)) == words
+
+
+def hypothesis(text: str, *, start_s: float = 0.0, log_probability: float = -0.3, **more: float | bool) -> Hypothesis:
+    no_speech = float(more.get("no_speech", 0.1))
+    return Hypothesis(
+        (Segment(start_s, start_s + 2, (1,)),), text, log_probability, no_speech, capped=bool(more.get("capped"))
+    )
+
+
+SENTENCE = " He hoped there would be stew for dinner, turnips and carrots."
+
+
+@pytest.mark.parametrize(
+    ("found", "cause"),
+    [
+        (hypothesis(" so it goes" * 12), Cause.COMPRESSION),
+        (hypothesis(SENTENCE * 3), Cause.RATE),
+        (hypothesis(" of Athol. John Murray, Marquis of Athol. John Murray, Marquis of Athol."), Cause.REPEATED_PHRASE),
+        (hypothesis(SENTENCE, start_s=5.0), Cause.BEYOND_END),
+        (hypothesis(SENTENCE, capped=True), Cause.UNFINISHED),
+        (hypothesis(" He"), Cause.SHORT_TEXT),
+        (hypothesis(SENTENCE, log_probability=-1.1), Cause.LOG_PROBABILITY),
+    ],
+)
+def test_each_cause_is_seen(found: Hypothesis, cause: Cause) -> None:
+    assert cause in suspicions(found, audio_s=5.0, speech_s=4.0)
+
+
+def test_an_ordinary_sentence_is_above_suspicion() -> None:
+    assert suspicions(hypothesis(SENTENCE), audio_s=5.0, speech_s=4.0) == frozenset()
+
+
+def test_improbable_text_of_silence_is_not_looked_at_twice() -> None:
+    assert suspicions(hypothesis(SENTENCE, log_probability=-1.1, no_speech=0.9), 5.0, 4.0) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the more proposals the more credit. The more proposals, the more credit.", True),
+        ("in being modern. In being modern.", True),
+        ("no no no no", False),
+        ("again and again", False),
+        ("very, very good", False),
+        ("", False),
+    ],
+)
+def test_a_phrase_of_three_words_said_twice_at_once(text: str, expected: bool) -> None:
+    assert repeats_a_phrase(text) is expected

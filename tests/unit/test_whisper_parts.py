@@ -1,128 +1,54 @@
-"""The door to the model, without a model: choices, the second attempt, languages."""
+"""The engine without a model: devices, languages, batches, second looks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
-
 import ctranslate2
 import numpy as np
-import numpy.typing as npt
 import pytest
-from faster_whisper import WhisperModel
 
 from queueing.lane import Kind
-from workers import whisper
+from tests.support.stub_whisper import IDS, Call, StubModel, said, stub_transcriber, talk
+from workers import devices
+from workers.calibration import Calibration
+from workers.encoder import Sizing
 from workers.model_files import ModelError
-from workers.transcriber import DecodeError, DecodeRequest
-from workers.whisper import SteadyWhisper, WhisperOptions, WhisperTranscriber
+from workers.transcriber import DecodeError, DecodeRequest, Transcript
+from workers.whisper import WhisperOptions
+
+SIZED = WhisperOptions(calibration=Calibration(Sizing(2.0, 4.0), Sizing(2.0, 0.0)))
+GOOD = said(0.0, "hello", "world", 2.0)
 
 
 def test_auto_takes_a_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
-    assert [whisper.choose_device(wanted) for wanted in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+    assert [devices.choose_device(wanted) for wanted in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 0)
-    assert whisper.choose_device("auto") == "cpu"
+    assert devices.choose_device("auto") == "cpu"
     with pytest.raises(ModelError, match=r"HEARLINE_DEVICE='cuda'.*cpu or auto"):
-        whisper.choose_device("cuda")
+        devices.choose_device("cuda")
 
 
 def test_the_default_arithmetic_is_int8_on_a_cpu_and_float16_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda device: {"int8", "float16", "float32"})
-    assert whisper.choose_compute_type("default", "cpu") == "int8"
-    assert whisper.choose_compute_type("default", "cuda") == "float16"
-    assert whisper.choose_compute_type("float32", "cuda") == "float32"
+    assert devices.choose_compute_type("default", "cpu") == "int8"
+    assert devices.choose_compute_type("default", "cuda") == "float16"
+    assert devices.choose_compute_type("float32", "cuda") == "float32"
     with pytest.raises(ModelError, match=r"'bfloat16' is not supported.*float16, float32, int8"):
-        whisper.choose_compute_type("bfloat16", "cuda")
+        devices.choose_compute_type("bfloat16", "cuda")
     monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda device: {"float32"})
-    assert whisper.choose_compute_type("default", "cuda") == "default"
+    assert devices.choose_compute_type("default", "cuda") == "default"
 
 
 def test_threads_are_what_was_asked_for_or_the_cpus_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert whisper.choose_threads(7) == 7
-    for cpus, threads in ((1, 1), (2, 1), (4, 3), (64, whisper.MOST_THREADS)):
+    assert devices.choose_threads(7) == 7
+    for cpus, threads in ((1, 1), (2, 1), (4, 3), (64, devices.MOST_THREADS)):
         monkeypatch.setattr("os.sched_getaffinity", lambda pid, cpus=cpus: set(range(cpus)), raising=False)
-        assert whisper.choose_threads(0) == threads, "one CPU is left to the rest of the service"
-
-
-@dataclass(frozen=True)
-class Options:
-    """The part of faster-whisper's options that the second attempt looks at."""
-
-    temperatures: tuple[float, ...]
-    no_repeat_ngram_size: int = 0
-
-
-@dataclass
-class Attempts:
-    """Stands in for the library's decoding: answers in turn, remembers the options."""
-
-    answers: list[tuple[Any, float, float, float]]
-    seen: list[Options] = field(default_factory=list)
-
-    def __call__(self, _self: object, _output: object, _prompt: object, _tokenizer: object, options: Options) -> Any:
-        self.seen.append(options)
-        return self.answers[len(self.seen) - 1]
-
-
-LOOP = ("again again again", -0.2, 0.0, 9.0)
-
-
-@pytest.mark.parametrize(
-    ("answers", "temperatures", "expected", "attempts"),
-    [
-        ([("fine", -0.3, 0.0, 1.2)], (0.0, 0.2), "fine", 1),
-        ([LOOP, ("better", -0.1, 0.0, 1.3)], (0.0, 0.2), "better", 2),
-        ([LOOP, ("unlikely", -0.9, 0.0, 1.3)], (0.0, 0.2), "again again again", 2),
-        ([LOOP], (0.0,), "again again again", 1),
-    ],
-    ids=["good at once", "second is likelier", "a real repetition stays", "partials try once"],
-)
-def test_a_repetitive_window_is_searched_once_more_without_chance(
-    monkeypatch: pytest.MonkeyPatch,
-    answers: list[tuple[Any, float, float, float]],
-    temperatures: tuple[float, ...],
-    expected: str,
-    attempts: int,
-) -> None:
-    library = Attempts(answers)
-    monkeypatch.setattr(WhisperModel, "generate_with_fallback", lambda *args: library(*args))
-    model = object.__new__(SteadyWhisper)
-    result = model.generate_with_fallback(None, [], None, Options(temperatures))
-    assert result[0] == expected
-    assert [tuple(options.temperatures) for options in library.seen] == [(0.0,)] * attempts, "never any sampling"
-    assert [options.no_repeat_ngram_size for options in library.seen] == [0, 5][:attempts]
-
-
-class StubModel:
-    """What the transcriber asks of a loaded model; a decode is an error of the test."""
-
-    def __init__(self, languages: list[str], *, fault: Exception | None = None) -> None:
-        self.supported_languages = languages
-        self.model = SimpleNamespace(is_multilingual=len(languages) > 1, compute_type="int8")
-        self.fault = fault
-
-    def transcribe(self, *args: object, **options: object) -> tuple[list[Any], Any]:
-        if self.fault is not None:
-            raise self.fault
-        return [], SimpleNamespace(language=options["language"] or "found")
-
-
-def transcriber(model: StubModel, options: WhisperOptions | None = None) -> WhisperTranscriber:
-    return WhisperTranscriber(model, "stub", options or WhisperOptions(), device="cpu", threads=1)
-
-
-def speech_like() -> npt.NDArray[np.float32]:
-    """Three seconds that the voice detector takes for speech: 200 Hz in bursts, four a second."""
-    time = np.arange(48_000) / 16_000
-    tone = 0.25 * np.sin(2 * np.pi * 200 * time) * (1 + np.sin(2 * np.pi * 4 * time)) / 2
-    return np.asarray(tone, dtype=np.float32)
+        assert devices.choose_threads(0) == threads, "one CPU is left to the rest of the service"
 
 
 @pytest.mark.parametrize("language", ["de", "xx"])
 def test_an_english_only_model_refuses_other_languages_for_good(language: str) -> None:
-    (answer,) = transcriber(StubModel(["en"])).decode([DecodeRequest(speech_like(), Kind.FINAL, language)])
+    (answer,) = stub_transcriber(StubModel()).decode([DecodeRequest(talk(), Kind.FINAL, language)])
     assert isinstance(answer, DecodeError)
     assert "English only" in str(answer)
     assert not answer.retry
@@ -130,35 +56,170 @@ def test_an_english_only_model_refuses_other_languages_for_good(language: str) -
 
 
 def test_a_language_nobody_knows_is_refused_with_those_that_are() -> None:
-    (answer,) = transcriber(StubModel(["en", "de"])).decode([DecodeRequest(speech_like(), Kind.FINAL, "xx")])
+    (answer,) = stub_transcriber(StubModel(is_multilingual=True)).decode([DecodeRequest(talk(), Kind.FINAL, "xx")])
     assert isinstance(answer, DecodeError)
     assert "de, en" in str(answer)
 
 
 @pytest.mark.parametrize(
-    ("asked", "default", "languages", "expected"),
+    ("asked", "default", "multilingual", "expected", "probability"),
     [
-        (None, None, ["en"], "en"),
-        (None, None, ["en", "de"], "found"),
-        (None, "de", ["en", "de"], "de"),
-        ("en", "de", ["en", "de"], "en"),
+        (None, None, False, "en", 1.0),
+        (None, None, True, "de", 0.9),
+        (None, "de", True, "de", 1.0),
+        ("en", "de", True, "en", 1.0),
     ],
 )
 def test_the_request_then_the_setting_then_detection_gives_the_language(
-    asked: str | None, default: str | None, languages: list[str], expected: str
+    asked: str | None, default: str | None, multilingual: bool, expected: str, probability: float
 ) -> None:
-    model = transcriber(StubModel(languages), WhisperOptions(language=default))
-    (answer,) = model.decode([DecodeRequest(speech_like(), Kind.FINAL, asked)])
-    assert not isinstance(answer, DecodeError)
-    assert answer.language == expected
+    model = StubModel(is_multilingual=multilingual)
+    (answer,) = stub_transcriber(model, WhisperOptions(language=default)).decode(
+        [DecodeRequest(talk(), Kind.FINAL, asked)]
+    )
+    assert isinstance(answer, Transcript)
+    assert (answer.language, answer.language_probability) == (expected, probability)
+    assert len(model.windows) == 1, "detection reads the states that are decoded"
+    if multilingual:
+        assert model.calls[0].prompts[0][:3] == said("<|startoftranscript|>", f"<|{expected}|>", "<|transcribe|>")
+
+
+def test_translation_is_the_models_task_and_english_only_models_refuse_what_they_cannot_do() -> None:
+    model = StubModel(is_multilingual=True)
+    stub_transcriber(model).decode([DecodeRequest(talk(), Kind.FINAL, "de", translate=True)])
+    assert IDS["<|translate|>"] in model.calls[0].prompts[0]
+    english = stub_transcriber(StubModel())
+    unknown, known = english.decode(
+        [DecodeRequest(talk(), Kind.FINAL, language, translate=True) for language in (None, "en")]
+    )
+    assert isinstance(unknown, DecodeError)
+    assert (unknown.code, unknown.retry) == ("unsupported_language", False)
+    assert "cannot translate" in str(unknown)
+    assert isinstance(known, Transcript), "English in English is a transcript"
+
+
+def test_more_audio_than_a_job_may_hold_is_refused_with_the_limit() -> None:
+    (answer,) = stub_transcriber(StubModel()).decode([DecodeRequest(talk(28.1), Kind.FINAL)])
+    assert isinstance(answer, DecodeError)
+    assert "28.10 s" in str(answer)
+    assert "the 28 s" in str(answer)
+    assert not answer.retry
+
+
+def test_a_model_without_calibration_decodes_in_the_full_window() -> None:
+    model = StubModel()
+    stub_transcriber(model).decode([DecodeRequest(talk(), Kind.PARTIAL)])
+    assert model.windows == [(1, 30)]
+    assert model.calls[0].states[1] == 1500
+
+
+def test_a_sized_window_has_states_of_silence_behind_it() -> None:
+    model = StubModel()
+    stub_transcriber(model, SIZED).decode([DecodeRequest(talk(), Kind.PARTIAL)])
+    assert model.windows == [(1, 5), (1, 30)], "the window, and once the silence"
+    assert model.calls[0].states[1] == (5 + 4) * 50
+
+
+def test_partials_of_a_window_share_a_call_and_finals_run_alone_in_their_own() -> None:
+    model = StubModel()
+    requests = [DecodeRequest(talk(s), kind) for kind in (Kind.PARTIAL, Kind.FINAL) for s in (3.0, 2.5, 7.0)]
+    answers = stub_transcriber(model, SIZED).decode(requests)
+    assert all(isinstance(answer, Transcript) for answer in answers)
+    assert sorted(size for size in model.windows if size[1] != 30) == [(1, 5), (1, 5), (1, 10), (1, 10), (2, 5)]
+
+
+def test_members_with_prompts_of_other_forms_are_searched_apart_and_languages_together() -> None:
+    model = StubModel(is_multilingual=True)
+    requests = [
+        DecodeRequest(talk(), Kind.PARTIAL, "en"),
+        DecodeRequest(talk(), Kind.PARTIAL, "de"),
+        DecodeRequest(talk(), Kind.PARTIAL, None),
+        DecodeRequest(talk(), Kind.PARTIAL, "en", prompt="hello world"),
+        DecodeRequest(talk(), Kind.PARTIAL, "en", hotwords="name name"),
+    ]
+    answers = stub_transcriber(model, SIZED).decode(requests)
+    assert all(isinstance(answer, Transcript) for answer in answers)
+    assert sorted(len(call.prompts) for call in model.calls) == [2, 3]
+    assert model.detections == 1
 
 
 def test_a_fault_of_the_library_is_that_requests_alone_and_may_be_tried_again() -> None:
-    model = transcriber(StubModel(["en"], fault=RuntimeError("out of memory")))
-    silent = DecodeRequest(np.zeros(16_000, np.float32), Kind.FINAL)
-    answers = model.decode([silent, DecodeRequest(speech_like(), Kind.FINAL), silent])
-    assert isinstance(answers[1], DecodeError)
-    assert answers[1].retry
-    assert "out of memory" in str(answers[1])
-    assert not isinstance(answers[0], DecodeError)
-    assert not isinstance(answers[2], DecodeError)
+    def answer(call: Call, place: int) -> tuple[list[int], float]:
+        if any(IDS["name"] in prompt for prompt in call.prompts):
+            raise RuntimeError("out of memory")
+        return GOOD, -0.2
+
+    silent = DecodeRequest(np.zeros(16_000, np.float32), Kind.PARTIAL)
+    good = DecodeRequest(talk(), Kind.PARTIAL, prompt="hello")
+    faulty = DecodeRequest(talk(), Kind.PARTIAL, prompt="name")
+    first, second, third, fourth = stub_transcriber(StubModel(answer), SIZED).decode([silent, good, faulty, good])
+    assert isinstance(third, DecodeError)
+    assert third.retry
+    assert "out of memory" in str(third)
+    assert isinstance(first, Transcript)
+    assert isinstance(second, Transcript)
+    assert second == fourth
+    assert second.text == "hello world"
+
+
+LOOP = said(0.0, *["again", "hello", "world"] * 8, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers", "expected", "counted"),
+    [
+        (Kind.FINAL, [(GOOD, -0.3)], "hello world", {}),
+        (Kind.PARTIAL, [(LOOP, -0.2), (GOOD, -0.3)], "hello world", {"full_window": 1}),
+        (Kind.FINAL, [(LOOP, -0.2), (GOOD, -0.3)], "hello world", {"full_window": 1}),
+        (
+            Kind.FINAL,
+            [(LOOP, -0.2), (LOOP, -0.2), (GOOD, -0.1)],
+            "hello world",
+            {"full_window": 1, "bounded_search": 1},
+        ),
+        (Kind.PARTIAL, [(LOOP, -0.2), (LOOP, -0.2)], "", {"full_window": 1}),
+        (Kind.FINAL, [(GOOD, -1.5), (GOOD, -1.4)], "hello world", {"full_window": 1}),
+    ],
+    ids=["good at once", "partial mended", "final mended", "searched again", "partials try twice", "improbable"],
+)
+def test_a_suspicious_text_is_decoded_once_more_and_a_final_then_searched_without_repeats(
+    kind: Kind, answers: list[tuple[list[int], float]], expected: str, counted: dict[str, int]
+) -> None:
+    model = StubModel(lambda call, place: answers[len(model.calls) - 1])
+    engine = stub_transcriber(model, SIZED)
+    (found,) = engine.decode([DecodeRequest(talk(), kind)])
+    assert isinstance(found, Transcript)
+    assert found.text == expected
+    kinds = {name: count for name, count in engine.counters.items() if not name.startswith(("suspicious", "se", "te"))}
+    assert kinds == counted
+    assert len(model.calls) == len(answers)
+    assert [call.options["no_repeat_ngram_size"] for call in model.calls] == [0, 0, 5][: len(answers)]
+    assert all("sampling_temperature" not in call.options for call in model.calls), "nothing is drawn by chance"
+
+
+def test_a_real_repetition_survives_both_looks() -> None:
+    phrase = ["again", "hello", "world"] * 2
+    real = said(0.0, *phrase, 5.0)
+    model = StubModel(lambda call, place: (real, -0.2) if len(model.calls) < 3 else (GOOD, -0.9))
+    (found,) = stub_transcriber(model, SIZED).decode([DecodeRequest(talk(6.0), Kind.FINAL)])
+    assert isinstance(found, Transcript)
+    assert found.text == " ".join(phrase)
+
+
+def test_what_the_model_left_open_is_decoded_on_from_there() -> None:
+    answers = [said(0.0, "hello", 4.0, 4.0), said(0.0, "world", 3.0)]
+    model = StubModel(lambda call, place: (answers[len(model.calls) - 1], -0.2))
+    engine = stub_transcriber(model, SIZED)
+    (found,) = engine.decode([DecodeRequest(talk(8.0), Kind.FINAL)])
+    assert isinstance(found, Transcript)
+    assert found.text == "helloworld", "Whisper's own words bring their spaces with them"
+    assert engine.counters["continued"] == 1
+    assert [window for _, window in model.windows] == [10, 6], "the rest has a window of its own"
+
+
+def test_a_model_that_never_comes_to_an_end_is_gone_on_with_only_so_often() -> None:
+    model = StubModel(lambda call, place: (said(0.0, "hello", 1.0, 1.0), -0.2))
+    engine = stub_transcriber(model, SIZED)
+    (found,) = engine.decode([DecodeRequest(talk(20.0), Kind.FINAL)])
+    assert isinstance(found, Transcript)
+    assert engine.counters["continued"] == 3
