@@ -56,10 +56,12 @@ class Recorder:
 
 
 def ask(desk: Desk, rng: random.Random, kind: Kind, *seconds: float, first: int = 0) -> dict[str, bytes]:
-    """A job of a session of its own for each length; returns the audio by session."""
+    """A job of a session of its own for each length, no two in one millisecond; returns the audio by session."""
     audio = {f"{kind.value}-{place}-{length}": noise_pcm(rng, length, first) for place, length in enumerate(seconds)}
     for session, pcm in audio.items():
         desk.store(session, pcm)
+        before = desk.redis_ms()
+        eventually(lambda before=before: desk.redis_ms() > before, what="the next millisecond")  # type: ignore[misc]
         desk.ask(kind, session, 0, len(pcm))
     return audio
 
