@@ -44,6 +44,7 @@ from workers.bench_machine import describe_machine
 from workers.bench_report import table
 from workers.bench_sections import SECTIONS, Plan, measure
 from workers.bench_text import word_counter
+from workers.calibration import find_calibration
 from workers.model_files import ModelError, resolve_model
 from workers.settings import WorkerSettings
 
@@ -91,7 +92,12 @@ def run(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, 
     settings = WorkerSettings.from_env(environment)
     files = resolve_model(settings.model, model_dir=settings.model_dir, sizes=known_sizes(), fetch=fetch_from_hub)
     device = choose_device(given.device)
-    options = Options(device, choose_compute_type(given.compute_type, device), given.threads)
+    options = Options(
+        device,
+        choose_compute_type(given.compute_type, device),
+        given.threads,
+        find_calibration(files, settings.calibration, "auto"),
+    )
     bank = Bank(files, options)
     watch = Stopwatch("cpu" if device == "cpu" else "wall")
     plan = Plan(

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from queueing.lane import Kind
 from workers.bench_corpus import BenchError, Samples
+from workers.calibration import Calibration
 from workers.model_files import ModelFiles
 from workers.transcriber import DecodeError, DecodeRequest, Transcriber
 
@@ -77,11 +78,15 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How everything is decoded: one device, one arithmetic, one number of threads for all contenders."""
+    """How everything is decoded: one device, one arithmetic, one number of threads for all contenders.
+
+    ``calibration``: of right-sized windows, as a worker would find it.
+    """
 
     device: str = "cpu"
     compute_type: str = "default"
     threads: int = 1
+    calibration: Calibration | None = None
 
 
 @dataclass
@@ -138,6 +143,7 @@ class Bank:
             "device": self._options.device,
             "compute_type": self._options.compute_type,
             "threads": self._options.threads,
+            "calibration": self._options.calibration.source if self._options.calibration else "shipped",
         }
 
     def _once(self, name: str, load: Callable[[], Any]) -> Any:
@@ -170,6 +176,7 @@ class Bank:
                 partial_beam=partial_beam,
                 final_beam=final_beam,
                 window="full" if full else "auto",
+                calibration=None if full else self._options.calibration,
             ),
         )
         whisper.warm_up()

@@ -110,15 +110,14 @@ def _stable(work: _Work, measured: Measured) -> None:
 
 def _detectors(work: _Work, measured: Measured) -> None:
     """What voice detection takes: Silero where audio is decoded, the endpointer where it arrives."""
-    from faster_whisper.vad import get_speech_timestamps
-
     from sessions.endpointing import Endpointer
+    from workers.speech import find_speech
 
     audio_s = sum(recording.audio_s for recording in work.recordings)
 
     def silero() -> None:
         for recording in work.recordings:
-            get_speech_timestamps(recording.samples)
+            find_speech(recording.samples)
 
     def endpointing() -> None:
         for recording in work.recordings:
