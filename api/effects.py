@@ -69,6 +69,7 @@ class EffectRunner:
         self._todo: deque[Sequence[Effect]] = deque()
         self._delivery: Delivery | None = None
         self._finals_seen = 0
+        self._received = 0
         self.close: tuple[CloseCode, str] | None = None
         """Set when the session asked for its end: code and reason."""
         self.lost: SocketEnded | None = None
@@ -127,7 +128,7 @@ class EffectRunner:
             lost = isinstance(error, AudioLost)
             self._follow(self._session.on_append_failed(self._now(), lost=lost, detail=str(error)))
         else:
-            self._ports.metrics.received_s.inc(len(effect.data) / BYTES_PER_SECOND)
+            self.count_received()
 
     def _enqueue(self, effect: Enqueue) -> None:
         job = effect.job
@@ -181,6 +182,12 @@ class EffectRunner:
         index = self._finals_seen - summary.finals_sent - 1
         if -len(summary.final_latencies_s) <= index < 0:
             metrics.final_latency_s.labels(policy).observe(summary.final_latencies_s[index])
+
+    def count_received(self) -> None:
+        """Account for the audio that was accepted since the last call."""
+        received = self._session.summary.audio_bytes
+        self._ports.metrics.received_s.inc((received - self._received) / BYTES_PER_SECOND)
+        self._received = received
 
     def count_decode(self, delivery: Delivery) -> None:
         """Account for a decode that came back."""

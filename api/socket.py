@@ -81,8 +81,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._pings = TokenBucket(clock, PING_BURST, PINGS_PER_S)
         self._frames = TokenBucket(clock, FRAME_BURST, FRAMES_PER_S)
         self._heard_s = self._quiet_s = clock.monotonic()
-        self._input_over = False
-        self._shut = False
+        self._input_over = self._shut = False
         try:
             super().__init__(environ, receive_bytes=RECEIVE_BYTES, thread_class=_NoThread)
         except (RemoteProtocolError, LocalProtocolError, simple_websocket.ConnectionError, ValueError) as error:
@@ -111,7 +110,8 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             self._end(EndCause.LOST)
         pause_s = self._frames.wait_s()
         if pause_s > 0:
-            return self.wait(min(timeout, pause_s)) or []
+            self.wait(min(timeout, pause_s))
+            return []
         few = min(RECEIVE_BYTES, max(SLOW_READ_BYTES, int(self._frames.tokens()) * SMALLEST_FRAME_BYTES))
         if self._early:
             data, self._early = self._early[:few], self._early[few:]

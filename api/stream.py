@@ -78,6 +78,7 @@ class Stream:
             close = (CloseCode.INTERNAL, "internal error")
             self._guarded(lambda: self._session.on_fault(self._now(), name))
         self._guarded(lambda: self._session.on_disconnect(self._now(), outcome))
+        self._runner.count_received()
         summary = self._session.summary
         log.info("stream_summary", **summary.log_fields())
         self._ports.metrics.stream_ended(summary, delivered=self._delivered)

@@ -90,4 +90,5 @@ class QueueWorker:
         except AudioLost:
             self._queue.fail(lease, "audio_missing", "the audio is gone", retry=False)
             return
-        self._queue.complete(lease, DecodeResult(text=self.text(data), model="scripted").to_dict(), decode_ms=5.0)
+        result = DecodeResult(self.text(data), "scripted", "en", language_probability=1.0)
+        self._queue.complete(lease, result.to_dict(), decode_ms=5.0)
