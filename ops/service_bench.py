@@ -2,6 +2,7 @@
 
     python -m ops.service_bench --speech DIR                              1, 2, 4, 8, 10 and 20 streams
     python -m ops.service_bench --speech DIR --streams 10 --workers 2 --json
+    python -m ops.service_bench --speech DIR --long                       also: long recordings, segment by segment
     python -m ops.service_bench --speech DIR --identical                  also: is a text the same however it is sent?
 
 It starts a service of its own (`hearline up` with its own Redis, on a free port) and plays recordings of 5 to 15 s
@@ -11,7 +12,8 @@ explains every figure. As JSON:
     streams.N.{final_latency_s,first_text_s}.{p50,p95,max}   streams.N.{wer,wer_alone}
     streams.N.cpu_per_audio_s     CPU seconds of web, workers and Redis for a second of audio sent; cpu_s by process
     streams.N.exactly_once_in_order, streams_planned, streams_done, generator
-    identical.{share,by_frame_bytes,different}                goals, machine, plan
+    long.{segment_latency_max_s,last_words_lost}, long.recordings.ID
+    identical.{share,by_frame_bytes,different}                goals, failed, machine, plan
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from ops.errors import Failed, Missing, OpsError, WrongUse
 from ops.service_bench_client import Clip, Sending, load_clips, transcribe
 from ops.service_bench_identical import Comparison, compare, first_with_text
 from ops.service_bench_load import FRAME_BYTES, Plan, alone_texts, measure_streams
+from ops.service_bench_long import long_clips, measure_long
 from ops.service_bench_process import Setup, running
 from ops.service_bench_report import goals, plot, table
 from queueing.policies import POLICIES
@@ -52,12 +55,14 @@ class Wanted:
     policy: str
     identical: tuple[str, ...]
     """Policies under which texts are compared; empty: not at all."""
+    long: tuple[Clip, ...] = ()
+    """Long recordings to be streamed one by one."""
 
 
 def measure(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str]) -> dict[str, Any]:
     """The report; what failed is under ``failed``."""
     report: dict[str, Any] = {"streams": {}, "failed": []}
-    for part in (_streams, _identical):
+    for part in (_streams, _long, _identical):
         try:
             part(clips, wanted, environment, report)
         except OpsError as error:  # what was measured until then is worth keeping
@@ -81,6 +86,13 @@ def _streams(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, st
                 f"{streams} streams: final p50 {latency['p50']} s, p95 {latency['p95']} s, "
                 f"{figures['cpu_per_audio_s']} CPU s per audio second"
             )
+
+
+def _long(_clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str], report: dict[str, Any]) -> None:
+    if not wanted.long:
+        return
+    with running(Setup(wanted.workers, wanted.policy, environment)) as service:
+        report["long"] = measure_long(service, wanted.long, environment, _say)
 
 
 def _identical(clips: Sequence[Clip], wanted: Wanted, environment: Mapping[str, str], report: dict[str, Any]) -> None:
@@ -152,6 +164,7 @@ def _policies(_ctx: click.Context, _parameter: click.Parameter, text: str) -> tu
 @click.option("--limit", type=click.IntRange(2), metavar="N", help="So many recordings.  [default: all]")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True)
 @click.option("--policy", type=click.Choice(sorted(POLICIES)), default="priority", show_default=True)
+@click.option("--long", "long_too", is_flag=True, help="Also stream the long recordings, one at a time.")
 @click.option("--identical", is_flag=True, help="Also compare texts by frame size, company and policy.")
 @click.option(
     "--policies",
@@ -170,13 +183,14 @@ def main(
     limit: int | None,
     workers: int,
     policy: str,
+    long_too: bool,
     identical: bool,
     policies: tuple[str, ...],
     as_json: bool,
     plot_to: Path | None,
 ) -> None:
-    if not streams and not identical:
-        raise WrongUse("nothing to measure: name --streams, or --identical")
+    if not streams and not identical and not long_too:
+        raise WrongUse("nothing to measure: name --streams, --long or --identical")
     if plot_to is not None:
         _check_plot(plot_to, streams)
     environment = dict(os.environ)  # noqa: TID251
@@ -184,7 +198,8 @@ def main(
     clips = load_clips(speech, LEAST_S, MOST_S)
     random.Random(seed).shuffle(clips)
     clips = clips[:limit]
-    wanted = Wanted(streams, duration_s, seed, workers, policy, policies if identical else ())
+    long = tuple(long_clips(speech)) if long_too else ()
+    wanted = Wanted(streams, duration_s, seed, workers, policy, policies if identical else (), long)
     report = measure(clips, wanted, environment)
     report["machine"] = machine
     report["plan"] = {

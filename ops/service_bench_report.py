@@ -10,6 +10,7 @@ from typing import Any
 P95_GOALS_S = {"10": 1.0, "20": 2.0}
 CPU_GOAL = ("10", 0.15)
 FIRST_TEXT_GOAL_S = 1.5
+SEGMENT_GOAL_S = 1.5
 
 
 def goals(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -29,6 +30,9 @@ def goals(report: Mapping[str, Any]) -> list[dict[str, Any]]:
         at_most(f"word error rate at {streams} streams, against alone", figures["wer"], figures["wer_alone"])
         lost = figures["streams_planned"] - figures["streams_done"] + (not figures["exactly_once_in_order"])
         at_most(f"streams refused, failed or with broken finals at {streams} streams", lost, 0)
+    if long := report.get("long"):
+        at_most("slowest final of a segment in long recordings, s", long["segment_latency_max_s"], SEGMENT_GOAL_S)
+        at_most("long recordings whose last word is lost", len(long["last_words_lost"]), 0)
     if identical := report.get("identical"):
         at_most("texts that differ by frame size, company or policy", len(identical["different"]), 0)
     return found
@@ -54,6 +58,13 @@ def table(report: Mapping[str, Any]) -> str:
             if not one["generator"]["trustworthy"]:
                 lag = one["generator"]["max_send_lag_ms"]
                 lines.append(f"{'':8}  CAUTION: audio was sent up to {lag} ms late: the client's machine was too busy")
+    for name, one in (report["long"]["recordings"] if "long" in report else {}).items():
+        said, heard = one["last_word"]["said"], one["last_word"]["heard"]
+        slowest = _number(one["segment_latency_max_s"])
+        lines.append(
+            f"{name}: {one['finals']} finals in {one['audio_s']:.0f} s, slowest {slowest} s, "
+            f"WER {100 * one['wer']:.1f} %, last word {said!r}: {heard!r}"
+        )
     if identical := report.get("identical"):
         lines.append(f"equal texts: {identical['equal']} of {identical['compared']} ({identical['by_frame_bytes']})")
         lines += [f"  {one}" for one in identical["different"]]

@@ -99,6 +99,7 @@ def measure_fit(
             kept = [point for point, alone in zip(points[name], once, strict=True) if alone]
             found[name]["redone"] = redone
             found[name]["once"] = describe(kept, [])
+            points[f"{name}, decoded twice"] = [p for p, alone in zip(points[name], once, strict=True) if not alone]
     return found, points
 
 
@@ -124,6 +125,9 @@ def plot(points: Mapping[str, Sequence[Point]], found: Mapping[str, Any], clock:
     for name, colour in (("full", "tab:orange"), ("sized", "tab:blue")):
         fit = found[name]
         audio = [x for x, _ in points[name]]
+        if twice := points.get(f"{name}, decoded twice"):
+            label = f"{name}, decoded twice (without: R² {fit['once']['r2']:.3f})"
+            upper.scatter([x for x, _ in twice], [y for _, y in twice], s=40, marker="x", color=colour, label=label)
         label = f"{name}: {1000 * fit['intercept']:.0f} ms + {1000 * fit['slope']:.1f} ms/s, R² {fit['r2']:.3f}"
         upper.scatter(audio, [y for _, y in points[name]], s=12, color=colour, alpha=0.6)
         ends = (0.0, max(audio))

@@ -320,6 +320,8 @@ def test_a_section_that_fails_leaves_the_others_their_figures() -> None:
 def test_the_same_points_give_the_same_picture(tmp_path: Path) -> None:
     points = {name: [(1.0, 0.1), (2.0, 0.2), (3.0, 0.31)] for name in ("full", "sized")}
     found = {name: describe(of, []) for name, of in points.items()}
+    found["sized"]["once"] = found["sized"]
+    points["sized, decoded twice"] = [(2.0, 0.2)]
     for name in ("a.svg", "b.svg"):
         plot(points, found, "cpu", tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

@@ -15,6 +15,7 @@ from ops.service_bench import main
 from ops.service_bench_client import Clip, load_clips, read_pcm
 from ops.service_bench_identical import BUSY, ONE_BYTE_S, Comparison, alone_cases, busy_cases, first_with_text
 from ops.service_bench_load import summarize, write_manifest
+from ops.service_bench_long import describe, long_clips
 from ops.service_bench_process import Setup, cpu_between, environment_of, role_of
 from ops.service_bench_report import goals, plot, table
 from ops.service_bench_words import word_error_rate
@@ -170,6 +171,21 @@ def test_every_frame_size_is_compared_alone_and_busy_and_a_lost_text_counts_as_d
     assert found["busy_streams"] == BUSY == 8
     (goal,) = goals({"identical": found})
     assert not goal["met"]
+
+
+def test_a_long_recording_has_its_segments_timed_and_its_last_word_looked_for(tmp_path: Path) -> None:
+    done = {"outcome": "done", "text": "A cat sat. There!", "segment_latency_s": [0.7, 0.9], "finals": 3}
+    one = describe(clip("a"), {**done, "audio_s": 60.0, "final_latency_s": 0.4, "error": None})
+    assert (one["segment_latency_max_s"], one["last_word_kept"], one["wer"]) == (0.9, True, 0)
+    lost = describe(clip("a"), {**done, "text": "a cat sat", "audio_s": 6, "final_latency_s": None, "error": None})
+    assert lost["last_word"] == {"said": "there", "heard": "sat"}
+    long = {"recordings": {"a": one, "b": lost}, "segment_latency_max_s": 1.6, "last_words_lost": ["b"]}
+    assert not any(goal["met"] for goal in goals({"long": long}))
+    assert "last word 'there': 'sat'" in table({"long": long, "goals": []})
+    with pytest.raises(Failed, match="ended as failed"):
+        describe(clip("a"), {**done, "outcome": "failed", "error": "x"})
+    (tmp_path / "manifest.csv").write_text(f"id,file,seconds,reference\nx,{DATA / 'pauses.flac'},39.8,HELLO\n")
+    assert [one.id for one in long_clips(tmp_path)] == ["x"]
 
 
 def test_frames_of_one_byte_get_a_clip_that_says_something() -> None:
