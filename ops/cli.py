@@ -33,7 +33,7 @@ COMMANDS = {
     "calibrate": Entry(
         "workers.calibrate_command:calibrate", "Measure how short the model's windows may be; workers read it."
     ),
-    "doctor": Entry("ops.doctor:doctor", "Check this machine: Python, Redis, model, port, memory."),
+    "doctor": Entry("ops.doctor:doctor", "Check this machine; with --tune, find its best workers and threads."),
 }
 
 
