@@ -96,11 +96,15 @@ class Decoder:
         """A piece to decode of samples of shape (n,), 16 kHz."""
         return Piece(samples, self._encoder.features(samples), manner)
 
-    def decode(self, pieces: Sequence[Piece], window_s: int, silence_s: float = 0.0) -> None:
-        """Decode all in one window, which holds each, with states of silence behind it."""
-        states = self._encoder.states([piece.features for piece in pieces], window_s, silence_s)
-        for place, piece in enumerate(pieces):
-            piece.states = states[place : place + 1]
+    def decode(self, pieces: Sequence[Piece], windows_s: Sequence[int], silence_s: float = 0.0) -> None:
+        """Decode each piece in its window of whole seconds, which holds it, with states of silence behind it; where
+        the windows differ, so many more behind the smaller ones that all have states of one length."""
+        ends_at_s = max(windows_s) + silence_s
+        for window_s in set(windows_s):
+            members = [piece for piece, its_s in zip(pieces, windows_s, strict=True) if its_s == window_s]
+            states = self._encoder.states([piece.features for piece in members], window_s, ends_at_s - window_s)
+            for place, piece in enumerate(members):
+                piece.states = states[place : place + 1]
         self._find_languages(pieces)
         for alike in _alike(pieces):
             self.search(alike)

@@ -57,7 +57,7 @@ class SecondLook:
             piece = self._decoder.piece(last.piece.samples[round(rest_s * SAMPLE_RATE) :], last.piece.manner)
             piece.language = last.piece.language
             window_s = window_for(piece.audio_s, sizing)
-            self._decoder.decode([piece], window_s, sizing.silence_s if sizing else 0.0)
+            self._decoder.decode([piece], [window_s], sizing.silence_s if sizing else 0.0)
             self._check(piece, window_s, 0.0, partial=partial)
             parts.append(Part(last.start_s + rest_s, piece))
         return parts
@@ -71,7 +71,7 @@ class SecondLook:
         if window_s < FULL_WINDOW_S:
             self._counters[FULL_WINDOW] += 1
             states = piece.states
-            self._decoder.decode([piece], FULL_WINDOW_S)
+            self._decoder.decode([piece], [FULL_WINDOW_S])
             second, causes_then = self._judge(piece, speech_s)
             if _rank(causes_then, second) > _rank(causes, first):
                 piece.hypothesis, piece.states = first, states

@@ -71,9 +71,11 @@ class _Task:
 
     @property
     def group(self) -> tuple[bool, int, int]:
-        """What shares a call of the encoder: partials of a window; a final nothing."""
-        partial = self.request.kind is Kind.PARTIAL
-        return (partial, self.window_s, -1 if partial else self.place)
+        """What goes through the model together: partials, of one window where no states of silence can make their
+        lengths alike; a final goes alone."""
+        if self.request.kind is not Kind.PARTIAL:
+            return (False, self.window_s, self.place)
+        return (True, 0 if self.sizing and self.sizing.silence_s else self.window_s, -1)
 
 
 class WhisperTranscriber:
@@ -154,7 +156,7 @@ class WhisperTranscriber:
         for beam in {self._options.partial_beam, self._options.final_beam}:
             piece = self._decoder.piece(noise, Manner(beam, "en"))
             for window_s, silence_s in ((WINDOWS_S[1], 4.0), (FULL_WINDOW_S, 0.0)):
-                self._decoder.decode([piece], window_s, silence_s)
+                self._decoder.decode([piece], [window_s], silence_s)
 
     def _prepare(self, place: int, request: DecodeRequest) -> Transcript | _Task:
         """What is to be decoded; a transcript when nobody speaks. Raises `DecodeError`."""
@@ -201,7 +203,8 @@ class WhisperTranscriber:
         """Each task's first decode; when the call fails, one by one, so that only the culprit does."""
         sizing = tasks[0].sizing
         try:
-            self._decoder.decode([task.piece for task in tasks], tasks[0].window_s, sizing.silence_s if sizing else 0.0)
+            silence_s = sizing.silence_s if sizing else 0.0
+            self._decoder.decode([task.piece for task in tasks], [task.window_s for task in tasks], silence_s)
         except (RuntimeError, ValueError, IndexError) as error:
             if len(tasks) == 1:
                 tasks[0].error = DecodeError(f"{type(error).__name__}: {error}", retry=True)

@@ -120,12 +120,21 @@ def test_a_sized_window_has_states_of_silence_behind_it() -> None:
     assert model.calls[0].states[1] == (5 + 4) * 50
 
 
-def test_partials_of_a_window_share_a_call_and_finals_run_alone_in_their_own() -> None:
+def test_partials_share_the_search_and_finals_run_alone_in_their_own_window() -> None:
     model = StubModel()
-    requests = [DecodeRequest(talk(s), kind) for kind in (Kind.PARTIAL, Kind.FINAL) for s in (3.0, 2.5, 7.0)]
+    requests = [DecodeRequest(talk(s), kind) for kind in (Kind.PARTIAL, Kind.FINAL) for s in (3.0, 2.5, 4.5)]
     answers = stub_transcriber(model, SIZED).decode(requests)
     assert all(isinstance(answer, Transcript) for answer in answers)
-    assert sorted(size for size in model.windows if size[1] != 30) == [(1, 5), (1, 5), (1, 10), (1, 10), (2, 5)]
+    encoded = sorted(size for size in model.windows if size[1] != 30)
+    assert encoded == [(1, 5), (1, 5), (1, 8), (1, 8), (2, 5)], "the encoder sees no more than each one's window"
+    assert sorted(call.states[:2] for call in model.calls) == [(1, 250), (1, 250), (1, 400), (3, 600)]
+
+
+def test_without_states_of_silence_only_partials_of_a_window_share_the_search() -> None:
+    model = StubModel()
+    options = WhisperOptions(calibration=Calibration(Sizing(2.0, 0.0), None))
+    stub_transcriber(model, options).decode([DecodeRequest(talk(s), Kind.PARTIAL) for s in (3.0, 2.5, 7.0)])
+    assert sorted(call.states[:2] for call in model.calls) == [(1, 500), (2, 250)]
 
 
 def test_members_with_prompts_of_other_forms_are_searched_apart_and_languages_together() -> None:
