@@ -27,7 +27,6 @@ class ErrorCode(StrEnum):
     UNSUPPORTED_FORMAT = "unsupported_format"
     NOT_PCM16 = "not_pcm16"
     UNSUPPORTED_LANGUAGE = "unsupported_language"
-    UNSUPPORTED_TASK = "unsupported_task"
     FRAME_TOO_BIG = "frame_too_big"
     AUDIO_LIMIT = "audio_limit"
     IDLE_TIMEOUT = "idle_timeout"
@@ -77,12 +76,9 @@ CODES: dict[ErrorCode, CodeInfo] = {
         "Decode or convert to 16 kHz mono 16-bit little-endian PCM.",
     ),
     ErrorCode.UNSUPPORTED_LANGUAGE: CodeInfo(
-        True, CloseCode.UNSUPPORTED, False, "The server's model does not know the language that start named.",
-        "Leave language out, or name one that the message lists.",
-    ),
-    ErrorCode.UNSUPPORTED_TASK: CodeInfo(
-        True, CloseCode.UNSUPPORTED, False, "The server's model cannot do the task that start named.",
-        "Leave task out, or ask for a multilingual model.",
+        True, CloseCode.UNSUPPORTED, False,
+        "The server's model does not know the language that start named, or cannot translate.",
+        "Leave language or task out, or name a language that the message lists.",
     ),
     ErrorCode.FRAME_TOO_BIG: CodeInfo(
         True, CloseCode.TOO_BIG, False, "One WebSocket message is larger than limits.max_frame_bytes.",
@@ -131,13 +127,8 @@ CODES: dict[ErrorCode, CodeInfo] = {
 """One entry for every `ErrorCode`."""
 
 
-_OF_FAILURE = {
-    "audio_missing": ErrorCode.STATE_LOST,
-    "unsupported_language": ErrorCode.UNSUPPORTED_LANGUAGE,
-    "unsupported_task": ErrorCode.UNSUPPORTED_TASK,
-}
-
-
 def code_of_failure(reason: object) -> ErrorCode:
     """What a client is told of a final whose job died of ``reason`` (the code in the job's `Delivery`)."""
-    return _OF_FAILURE.get(str(reason), ErrorCode.DECODE_FAILED)
+    if reason == "audio_missing":
+        return ErrorCode.STATE_LOST
+    return ErrorCode.UNSUPPORTED_LANGUAGE if reason == "unsupported_language" else ErrorCode.DECODE_FAILED

@@ -76,6 +76,7 @@ def test_a_hung_decode_ends_its_worker_and_another_comes(tmp_path: Path) -> None
         "HEARLINE_PORT": str(free_port()),
         "HEARLINE_TRANSCRIBER": "scripted",
         "HEARLINE_SCRIPT": str(script),
+        "HEARLINE_ENDPOINT_MS": "0",  # else silence is not decoded
         "HEARLINE_MAX_DECODE_S": "1",
         "HEARLINE_ATTEMPTS": "1",
         "HEARLINE_LEASE_S": "1",

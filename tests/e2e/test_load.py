@@ -33,7 +33,7 @@ def load(state: Path, *arguments: str) -> dict[str, Any]:
 
 def check(report: dict[str, Any], streams: int) -> None:
     assert report["streams"]["by_outcome"] == {"done": streams}
-    assert report["finals"]["received"] == streams
+    assert report["finals"]["received"] >= streams, "a recording with a pause in it has several"
     assert report["finals"]["exactly_once_in_order"]
     assert report["alone"]["compared"] == streams
     assert report["alone"]["different"] == []
@@ -68,6 +68,7 @@ def test_fifty_streams_at_once_do_not_mix(tmp_path: Path) -> None:
     script.write_text(json.dumps({"base_s": 0.002, "per_audio_s": 0}))
     environment = {
         "HEARLINE_PORT": str(free_port()),
+        "HEARLINE_ENDPOINT_MS": "0",
         "HEARLINE_TRANSCRIBER": "scripted",
         "HEARLINE_SCRIPT": str(script),
     }

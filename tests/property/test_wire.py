@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from sessions.codes import ErrorCode
 from sessions.wire import (
+    MAX_ENDPOINT_MS,
+    MIN_ENDPOINT_MS,
     ClientMessage,
     Done,
     End,
@@ -48,6 +50,10 @@ starts = st.builds(
     language=st.none() | st.from_regex(r"\A[a-z]{2,3}\Z"),
     partials=st.booleans(),
     words=st.booleans(),
+    task=st.sampled_from(["transcribe", "translate"]),
+    endpoint_ms=st.none() | st.just(False) | st.integers(MIN_ENDPOINT_MS, MAX_ENDPOINT_MS),
+    initial_prompt=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=200),
+    hotwords=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=200),
     client_ref=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=128),
 )
 client_messages = starts | st.sampled_from([Flush(), Keepalive(), End()])
@@ -55,17 +61,18 @@ client_messages = starts | st.sampled_from([Flush(), Keepalive(), End()])
 words = st.builds(Word, text=texts, start_s=seconds, end_s=seconds, probability=st.floats(0, 1))
 limits = st.builds(
     Limits,
-    max_audio_s=seconds,
+    max_audio_s=st.none() | seconds,
     max_frame_bytes=counts,
     max_text_bytes=counts,
     idle_timeout_s=seconds,
     inference_timeout_s=seconds,
     partial_interval_s=seconds,
     min_partial_audio_s=seconds,
+    endpoint_ms=st.just(False) | st.integers(MIN_ENDPOINT_MS, MAX_ENDPOINT_MS),
 )
 server_messages = st.one_of(
     st.builds(Ready, session=texts, protocol=counts, limits=limits),
-    st.builds(Partial, seq=numbers, start_s=seconds, end_s=seconds, text=texts),
+    st.builds(Partial, seq=numbers, start_s=seconds, end_s=seconds, stable=texts, text=texts),
     st.builds(
         Final,
         seq=numbers,
@@ -73,6 +80,8 @@ server_messages = st.one_of(
         end_s=seconds,
         text=texts,
         last=st.booleans(),
+        speech_start_s=st.none() | seconds,
+        speech_end_s=st.none() | seconds,
         words=st.none() | st.lists(words, max_size=3).map(tuple),
         timing=st.none() | st.builds(Timing, queue_ms=counts, decode_ms=counts, audio_s=seconds),
     ),
