@@ -12,7 +12,7 @@ explains every figure. As JSON:
     streams.N.{final_latency_s,first_text_s}.{p50,p95,max}   streams.N.{wer,wer_alone}
     streams.N.cpu_per_audio_s     CPU seconds of web, workers and Redis for a second of audio sent; cpu_s by process
     streams.N.exactly_once_in_order, streams_planned, streams_done, generator
-    long.{segment_latency_max_s,last_words_lost}, long.recordings.ID
+    long.{segment_latency_max_s,cut_latency_max_s,last_words_lost}, long.recordings.ID
     identical.{share,by_frame_bytes,different}                goals, failed, machine, plan
 """
 

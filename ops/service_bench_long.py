@@ -22,6 +22,10 @@ LEAST_S = 28.0
 
 MOST_S = 600.0
 
+CUT_FROM_S = 18.0
+"""A segment that is cut for its length, not at a pause, holds at least so much: 28 s less the 10 s in which the best
+gap is looked for. Its final cannot come sooner than the place of the cut is known, up to 10 s later."""
+
 
 def long_clips(folder: Path) -> list[Clip]:
     """The long recordings of ``edge/`` that have a text, and those of the manifest that no single decode holds.
@@ -49,28 +53,41 @@ def measure_long(
     """Each clip at the pace of speech, alone; by clip, and all segments together."""
     found: dict[str, Any] = {}
     for clip in clips:
-        found[clip.id] = one = describe(clip, _stream(clip, service.url, environment))
+        found[clip.id] = one = describe(clip, *_stream(clip, service.url, environment))
         progress(f"long: {clip.id}: {one['finals']} finals, slowest segment {one['segment_latency_max_s']} s")
-    latencies = [s for one in found.values() for s in one["segment_latency_s"]]
+    at_pauses, at_length = (
+        [s for one in found.values() for s in one[name]] for name in ("segment_latency_s", "cut_latency_s")
+    )
     return {
         "recordings": found,
-        "segments": len(latencies),
-        "segment_latency_max_s": max(latencies, default=None),
+        "segments": len(at_pauses),
+        "segment_latency_max_s": max(at_pauses, default=None),
+        "cut_segments": len(at_length),
+        "cut_latency_max_s": max(at_length, default=None),
         "last_words_lost": [name for name, one in found.items() if not one["last_word_kept"]],
     }
 
 
-def describe(clip: Clip, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of one stream, from the summary of `hearline stream --json`. Raises `Failed` for one not done."""
+def describe(clip: Clip, summary: Mapping[str, Any], finals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of one stream, from what `hearline stream --json` says. Raises `Failed` for one not done.
+
+    Segments of `CUT_FROM_S` or more are kept apart: they may have been cut for their length.
+    """
     if summary["outcome"] != "done":
         raise Failed(f"{clip.id}: the stream ended as {summary['outcome']}: {summary['error']}")
     said, heard = last_word(clip.reference), last_word(summary["text"])
-    latencies = [round(float(s), 3) for s in summary["segment_latency_s"]]
+    timed = [final for final in finals if not final["last"] and "speech_end_s" in final]
+    latencies = [
+        (final["speech_end_s"] - final["speech_start_s"] >= CUT_FROM_S, round(float(seconds), 3))
+        for final, seconds in zip(timed, summary["segment_latency_s"], strict=True)
+    ]
+    at_pauses = [seconds for cut, seconds in latencies if not cut]
     return {
         "audio_s": summary["audio_s"],
         "finals": summary["finals"],
-        "segment_latency_s": latencies,
-        "segment_latency_max_s": max(latencies, default=None),
+        "segment_latency_s": at_pauses,
+        "segment_latency_max_s": max(at_pauses, default=None),
+        "cut_latency_s": [seconds for cut, seconds in latencies if cut],
         "final_latency_s": summary["final_latency_s"],
         "wer": round(word_error_rate([(clip.reference, summary["text"])]), 4),
         "last_word": {"said": said, "heard": heard},
@@ -84,7 +101,8 @@ def last_word(text: str) -> str:
     return words[-1] if words else ""
 
 
-def _stream(clip: Clip, url: str, environment: Mapping[str, str]) -> dict[str, Any]:
+def _stream(clip: Clip, url: str, environment: Mapping[str, str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(summary, finals)."""
     run = subprocess.run(
         [*python_module("ops.cli"), "stream", str(clip.path), "--url", url, "--json"],
         capture_output=True,
@@ -93,8 +111,7 @@ def _stream(clip: Clip, url: str, environment: Mapping[str, str]) -> dict[str, A
         check=False,
         env=dict(environment),
     )
-    for line in reversed(run.stdout.splitlines()):
-        message: dict[str, Any] = json.loads(line)
-        if message.get("type") == "summary":
-            return message
+    messages = [json.loads(line) for line in run.stdout.splitlines()]
+    if messages and messages[-1].get("type") == "summary":
+        return messages[-1], [message for message in messages if message.get("type") == "final"]
     raise Failed(f"`hearline stream` ended with {run.returncode}:\n{(run.stderr or run.stdout)[-1_000:]}")

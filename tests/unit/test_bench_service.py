@@ -174,16 +174,25 @@ def test_every_frame_size_is_compared_alone_and_busy_and_a_lost_text_counts_as_d
 
 
 def test_a_long_recording_has_its_segments_timed_and_its_last_word_looked_for(tmp_path: Path) -> None:
-    done = {"outcome": "done", "text": "A cat sat. There!", "segment_latency_s": [0.7, 0.9], "finals": 3}
-    one = describe(clip("a"), {**done, "audio_s": 60.0, "final_latency_s": 0.4, "error": None})
+    done: dict[str, Any] = {"outcome": "done", "text": "A cat sat. There!", "finals": 4}
+    finals: list[dict[str, Any]] = [
+        {"last": False, "speech_start_s": 0.0, "speech_end_s": 5.0},
+        {"last": False},
+        {"last": False, "speech_start_s": 6.0, "speech_end_s": 30.0},
+        {"last": True, "speech_start_s": 31.0, "speech_end_s": 33.0},
+    ]
+    done["segment_latency_s"] = [0.9, 8.0]
+    one = describe(clip("a"), {**done, "audio_s": 60.0, "final_latency_s": 0.4, "error": None}, finals)
+    assert (one["segment_latency_s"], one["cut_latency_s"]) == ([0.9], [8.0])
     assert (one["segment_latency_max_s"], one["last_word_kept"], one["wer"]) == (0.9, True, 0)
-    lost = describe(clip("a"), {**done, "text": "a cat sat", "audio_s": 6, "final_latency_s": None, "error": None})
+    short = {**done, "segment_latency_s": [], "text": "a cat sat", "audio_s": 6, "final_latency_s": None, "error": None}
+    lost = describe(clip("a"), short, finals[-1:])
     assert lost["last_word"] == {"said": "there", "heard": "sat"}
     long = {"recordings": {"a": one, "b": lost}, "segment_latency_max_s": 1.6, "last_words_lost": ["b"]}
     assert not any(goal["met"] for goal in goals({"long": long}))
     assert "last word 'there': 'sat'" in table({"long": long, "goals": []})
     with pytest.raises(Failed, match="ended as failed"):
-        describe(clip("a"), {**done, "outcome": "failed", "error": "x"})
+        describe(clip("a"), {**done, "outcome": "failed", "error": "x"}, [])
     (tmp_path / "manifest.csv").write_text(f"id,file,seconds,reference\nx,{DATA / 'pauses.flac'},39.8,HELLO\n")
     assert [one.id for one in long_clips(tmp_path)] == ["x"]
 
