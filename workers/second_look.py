@@ -3,7 +3,8 @@
 Suspicious text is decoded once more in the full window. Finals whose text still looks like a loop then get one search
 in which sequences of tokens may not come twice: deterministic and no dearer than the first, where sampling at rising
 temperatures can take many times as long and gives another text each time. What is likelier stays, so that a speaker
-who really repeats himself is heard. Partials are never searched a third time: the next one comes anyway.
+who really repeats himself is heard. Partials are never searched a third time, and not decoded again for being improbable
+alone: many are, since they are cut off in the middle of a word, and the next one comes anyway.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class SecondLook:
 
     def _check(self, piece: Piece, window_s: int, speech_s: float, *, partial: bool) -> None:
         first, causes = self._judge(piece, speech_s)
+        if partial:
+            causes &= LOOPS
         if not causes:
             return
         for cause in causes:

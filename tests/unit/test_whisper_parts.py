@@ -188,8 +188,17 @@ LOOP = said(0.0, *["again", "hello", "world"] * 8, 2.0)
         ),
         (Kind.PARTIAL, [(LOOP, -0.2), (LOOP, -0.2)], "", {"full_window": 1}),
         (Kind.FINAL, [(GOOD, -1.5), (GOOD, -1.4)], "hello world", {"full_window": 1}),
+        (Kind.PARTIAL, [(GOOD, -1.5)], "hello world", {}),
     ],
-    ids=["good at once", "partial mended", "final mended", "searched again", "partials try twice", "improbable"],
+    ids=[
+        "good at once",
+        "partial mended",
+        "final mended",
+        "searched again",
+        "partials try twice",
+        "improbable",
+        "improbable partial",
+    ],
 )
 def test_a_suspicious_text_is_decoded_once_more_and_a_final_then_searched_without_repeats(
     kind: Kind, answers: list[tuple[list[int], float]], expected: str, counted: dict[str, int]
