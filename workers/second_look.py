@@ -3,7 +3,7 @@
 Suspicious text is decoded once more in the full window. Finals whose text still looks like a loop then get one search
 in which sequences of tokens may not come twice: deterministic and no dearer than the first, where sampling at rising
 temperatures can take many times as long and gives another text each time. What is likelier stays, so that a speaker
-who really repeats himself is heard. Partials are never searched a third time, and not decoded again for being improbable
+who really repeats himself is heard. Partials are never searched a third time, nor decoded again for being improbable
 alone: many are, since they are cut off in the middle of a word, and the next one comes anyway.
 """
 
