@@ -144,11 +144,13 @@ class Driver:
                     assert len(data) % 2 == 0
                     assert self.meta, "the buffer is opened before it is filled"
                     assert keep_from >= self.kept_from, "what is not needed now will not be needed again"
+                    self._check_needed(keep_from)
                     self.left_out += offset - follows
                     self.needed_from = keep_from
                     self.buffer += bytes(offset - follows) + data
                 case TrimAudio(before):
                     assert self.kept_from < before <= len(self.buffer)
+                    self._check_needed(before)
                     self.kept_from = self.needed_from = before
                 case Enqueue(job):
                     assert self.kept_from <= job.start_byte < job.end_byte <= len(self.buffer), "its audio is stored"
@@ -180,6 +182,10 @@ class Driver:
         assert numbers == list(range(1, len(numbers) + 1)), "seq has no gap"
         assert (self.closed is not None) <= self.session.closed
         return effects
+
+    def _check_needed(self, position: int) -> None:
+        due = [final.start_byte for final in self.session._stream.decodes.outbox._due]
+        assert all(position <= start for start in due), "the audio of a final is kept until it is said"
 
     # What came of it.
 

@@ -238,6 +238,22 @@ def test_being_woken_returns_at_once_without_messages(pair: Pair) -> None:
     assert pair.server.receive(60) == []
 
 
+def test_a_client_that_is_held_back_loses_nothing_and_is_not_given_up() -> None:
+    clock = ManualClock()
+    pair = Pair(clock)
+    pair.client.send(frame(BINARY, b"ab"))
+    pair.server.wait(0)
+    clock.advance(60)
+    pair.wake()
+    pair.server.wait(60)
+    assert pair.server.receive(0) == [b"ab"]
+    pair.client.close()
+    with pytest.raises(SocketEnded) as ended:
+        pair.server.wait(60)
+    assert ended.value.cause is EndCause.LOST
+    pair.close()
+
+
 def test_a_quiet_client_is_pinged_and_a_silent_one_given_up() -> None:
     clock = ManualClock()
     pair = Pair(clock)
