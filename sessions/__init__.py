@@ -7,8 +7,11 @@ Who is authoritative: the session (`sessions.session`, pure) for what a client h
 1. Every accepted sample is covered by exactly one final, or the stream ends with an explicit error.
 2. A final is said once, never changed, never out of order; ``seq`` has no gap.
 3. At most one partial of a session is queued or running; none follows the final it belongs to.
-4. Everything is bounded: audio, messages and finals in flight, memory, wrong messages, waiting times, key lifetimes.
-5. Bytes are recognised (`sniff`) before they are taken for sound: a file's header never becomes speech.
+4. Everything is bounded: audio that is not final yet, messages and finals in flight, memory, wrong messages, waiting
+   times, key lifetimes; the length of a stream is not.
+5. Where a stream is cut into segments follows from its samples and its flushes alone (`endpointing`). What is silence
+   there is neither decoded nor stored, and still covered by a final.
+6. Bytes are recognised (`sniff`) before they are taken for sound: a file's header never becomes speech.
 
 If the client is gone, its jobs, events, audio and slot go at once. If the front end dies, its slots expire within
 `StreamSlots`' time and its buffers with theirs. If Redis forgets, the next append, read or repeated enqueue finds out

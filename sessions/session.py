@@ -7,7 +7,8 @@ at all: what is due and does not come is read from the durable events.
     waiting for options --first message or handshake timeout--> open --end, audio limit, idle, drain--> ending
     any state --fatal error, disconnect--> closed        ending --last final sent--> closed
 
-Every accepted sample is covered by exactly one final, or an error message says that it is not.
+Every accepted sample is covered by exactly one final, or an error message says that it is not. A final comes for every
+segment that ends, by a pause, by its length, by a flush or by the end; partials belong to the segment being spoken.
 """
 
 from __future__ import annotations
