@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-SETTLE_S = 4.0
+SETTLE_S = 5.0
 """Of audio, through which every hypothesis must have a word; at least two hypotheses."""
 
 HELD_BACK = 1

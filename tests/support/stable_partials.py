@@ -26,7 +26,8 @@ from workers.whisper import WhisperOptions, fetch_from_hub, known_sizes, load_wh
 
 INTERVAL_S = 1.0
 ENDPOINT_S = 0.8
-RULES = [(every, settle_s, held) for every in (1, 2, 3) for settle_s in (1.0, 2.0, 3.0, 4.0) for held in (0, 1)]
+SETTLED_S = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+RULES = [(every, settle_s, held_back) for every in (1, 2, 3) for settle_s in SETTLED_S for held_back in (0, 1)]
 
 normal = EnglishTextNormalizer()
 
