@@ -42,7 +42,7 @@ _FIRST_LEVEL = 300.0
 
 _HALF_LIFE_S = 3.0
 
-_ONES = np.ones(FRAME_SAMPLES, np.float32)
+_ONES = np.ones(FRAME_SAMPLES)
 
 
 class EarshotDetector:
@@ -58,17 +58,17 @@ class EarshotDetector:
 
     def listen(self, frames: Frames) -> Heard:
         """A constant offset is no sound to the level; the network itself does not mind one."""
-        samples = frames.astype(np.float32)
+        exact = frames.astype(np.float64)  # sums of whole numbers below 2^53: the same in whatever order they are added
         level = self._level
         decay = self._decay
         energies = []
         gains = []
-        for square, total in zip(np.vecdot(samples, samples).tolist(), np.dot(samples, _ONES).tolist(), strict=True):
+        for square, total in zip(np.vecdot(exact, exact).tolist(), np.dot(exact, _ONES).tolist(), strict=True):
             energy = max(0.0, square - total * total / FRAME_SAMPLES)
             energies.append(energy)
             level = max((energy / FRAME_SAMPLES) ** 0.5, level * decay, _LOWEST_LEVEL)
             gains.append(_TARGET_RMS / level)
         self._level = level
-        samples *= np.array(gains, np.float32)[:, None]
+        heard = (exact * np.array(gains)[:, None]).astype(np.float32)
         predict = self._predict
-        return [predict(frame) for frame in samples], energies
+        return [predict(frame) for frame in heard], energies
