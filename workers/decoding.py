@@ -108,6 +108,10 @@ class Decoder:
         self._find_languages(pieces)
         for alike in _alike(pieces):
             self.search(alike)
+            # The limit of tokens holds for a whole call; what ran into its own is searched within that, as if alone.
+            for piece in alike if len(alike) > 1 else ():
+                if piece.found.capped:
+                    self.search([piece])
 
     def search(self, pieces: Sequence[Piece], *, no_repeat: int = 0) -> None:
         """Search the pieces' states, all of one length, for their text; their prompts are of one form.

@@ -1,7 +1,7 @@
 """The one door to faster-whisper and CTranslate2: find, load, warm up, decode.
 
 A decode is a function of the audio and the options alone: temperature 0, nothing drawn by chance, so the same bytes
-give the same text under any load. Finals run one by one, each in its own window; partials share the model's calls.
+give the same text under any load. Finals run in their own window, partials also share the search across windows.
 docs/decoding.md says how, and what is done about text that nobody said.
 """
 
@@ -67,14 +67,15 @@ class _Task:
     piece: Piece
     sizing: Sizing | None
     window_s: int
+    alone: bool
     error: DecodeError | None = None
 
     @property
     def group(self) -> tuple[bool, int, int]:
-        """What goes through the model together: partials, of one window where no states of silence can make their
-        lengths alike; a final goes alone."""
+        """What goes through the model together: finals of one window, unless they must go alone; partials, of one
+        window where no states of silence can make their lengths alike."""
         if self.request.kind is not Kind.PARTIAL:
-            return (False, self.window_s, self.place)
+            return (False, self.window_s, self.place if self.alone else -1)
         return (True, 0 if self.sizing and self.sizing.silence_s else self.window_s, -1)
 
 
@@ -108,8 +109,9 @@ class WhisperTranscriber:
 
     @property
     def batches_finals(self) -> bool:
-        """Whether finals share the model's time: they do not, so that their text depends on nothing else."""
-        return False
+        """Whether finals share the model's time: where integer arithmetic makes a batch's texts those of its members
+        alone (measured, see docs/decoding.md). Elsewhere they run one by one, so that no company changes a text."""
+        return self.device == "cpu" and self.compute_type.startswith("int8")
 
     @property
     def lifts_partials(self) -> bool:
@@ -182,7 +184,8 @@ class WhisperTranscriber:
         )
         piece = self._decoder.piece(timeline.cut(request.samples), manner)
         sizing = self.calibration.partial if partial else self.calibration.final
-        return _Task(place, request, speech, timeline, piece, sizing, window_for(piece.audio_s, sizing))
+        window_s = window_for(piece.audio_s, sizing)
+        return _Task(place, request, speech, timeline, piece, sizing, window_s, alone=not self.batches_finals)
 
     def _language(self, request: DecodeRequest) -> str | None:
         """The code to decode with, None to detect it; raises `DecodeError` for what the model does not know."""

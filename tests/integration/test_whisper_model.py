@@ -185,8 +185,9 @@ def test_silence_costs_next_to_nothing(whisper: WhisperTranscriber, monkeypatch:
     assert seen == [6, 6], "25.5 s of audio with three of speech"
 
 
-def test_partials_in_a_batch_say_what_they_say_alone(whisper: WhisperTranscriber) -> None:
-    requests = [DecodeRequest(pauses(start_s, start_s + 3.5), Kind.PARTIAL) for start_s in (0, 4, 12, 17)]
+@pytest.mark.parametrize("kind", [Kind.PARTIAL, Kind.FINAL])
+def test_members_of_a_batch_say_what_they_say_alone(whisper: WhisperTranscriber, kind: Kind) -> None:
+    requests = [DecodeRequest(pauses(start_s, start_s + 3.5), kind) for start_s in (0, 4, 12, 17)]
     together = whisper.decode(requests)
     alone = [whisper.decode([request])[0] for request in requests]
     assert together == alone

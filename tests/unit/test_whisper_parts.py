@@ -120,14 +120,31 @@ def test_a_sized_window_has_states_of_silence_behind_it() -> None:
     assert model.calls[0].states[1] == (5 + 4) * 50
 
 
-def test_partials_share_the_search_and_finals_run_alone_in_their_own_window() -> None:
-    model = StubModel()
-    requests = [DecodeRequest(talk(s), kind) for kind in (Kind.PARTIAL, Kind.FINAL) for s in (3.0, 2.5, 4.5)]
-    answers = stub_transcriber(model, SIZED).decode(requests)
-    assert all(isinstance(answer, Transcript) for answer in answers)
-    encoded = sorted(size for size in model.windows if size[1] != 30)
-    assert encoded == [(1, 5), (1, 5), (1, 8), (1, 8), (2, 5)], "the encoder sees no more than each one's window"
-    assert sorted(call.states[:2] for call in model.calls) == [(1, 250), (1, 250), (1, 400), (3, 600)]
+def test_partials_share_the_search_and_finals_of_a_window_where_that_changes_no_text() -> None:
+    for compute_type, finals in (("int8", [(2, 5), (1, 8)]), ("float32", [(1, 5), (1, 5), (1, 8)])):
+        model = StubModel(compute_type=compute_type)
+        engine = stub_transcriber(model, SIZED)
+        assert engine.batches_finals is (compute_type == "int8")
+        requests = [DecodeRequest(talk(s), kind) for kind in (Kind.PARTIAL, Kind.FINAL) for s in (3.0, 2.5, 4.5)]
+        assert all(isinstance(answer, Transcript) for answer in engine.decode(requests))
+        encoded = sorted(size for size in model.windows if size[1] != 30)
+        assert encoded == sorted([*finals, (2, 5), (1, 8)]), "the encoder sees no more than each one's window"
+        assert sorted(call.states[:2] for call in model.calls) == sorted([*((n, s * 50) for n, s in finals), (3, 600)])
+
+
+def test_a_member_that_runs_into_its_own_limit_is_searched_as_if_alone() -> None:
+    """The limit of a call is that of its longest member."""
+    loop = said(0.0, *["again"] * 300)
+
+    def answer(call: Call, place: int) -> tuple[list[int], float]:
+        limit = call.options["max_length"] // 2
+        return (GOOD if len(call.prompts) > 1 and place == 1 else loop[:limit]), -0.2
+
+    model = StubModel(answer)
+    stub_transcriber(model, SIZED).decode([DecodeRequest(talk(s), Kind.FINAL) for s in (2.2, 2.9)])
+    assert [len(call.prompts) for call in model.calls[:2]] == [2, 1]
+    limits = [call.options["max_length"] // 2 for call in model.calls[:2]]
+    assert limits == [16 + int(8 * 2.9), 16 + int(8 * 2.2)]
 
 
 def test_without_states_of_silence_only_partials_of_a_window_share_the_search() -> None:
