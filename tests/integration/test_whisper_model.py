@@ -185,6 +185,17 @@ def test_silence_costs_next_to_nothing(whisper: WhisperTranscriber, monkeypatch:
     assert seen == [6, 6], "25.5 s of audio with three of speech"
 
 
+def test_a_prompt_of_any_length_leaves_the_text_whole(whisper: WhisperTranscriber) -> None:
+    speech = pauses(0, 3.5)
+    requests = [
+        DecodeRequest(speech, Kind.FINAL, prompt="The weekly weather report.", words=True),
+        DecodeRequest(speech, Kind.FINAL, prompt="It rained again. " * 300, hotwords="weather " * 300),
+    ]
+    for answer in whisper.decode(requests):
+        assert isinstance(answer, Transcript), answer
+        assert word_error_rate("Good morning, and welcome to the weekly weather report.", answer.text) <= 0.25
+
+
 @pytest.mark.parametrize("kind", [Kind.PARTIAL, Kind.FINAL])
 def test_members_of_a_batch_say_what_they_say_alone(whisper: WhisperTranscriber, kind: Kind) -> None:
     requests = [DecodeRequest(pauses(start_s, start_s + 3.5), kind) for start_s in (0, 4, 12, 17)]
