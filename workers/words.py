@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import ctranslate2
 import numpy as np
@@ -116,7 +117,7 @@ def _stay_in_segment(mine: Sequence[_Timed], segment: Segment, longest_s: float)
 
 
 def _merge(mine: Sequence[_Timed]) -> list[Word]:
-    alignment = [
+    alignment: list[dict[str, Any]] = [
         {"word": word.text, "tokens": [], "start": word.start_s, "end": word.end_s, "probability": word.probability}
         for word in mine
     ]
