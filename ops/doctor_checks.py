@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import resource
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from ops.machine import usable_cpus
 from ops.ports import holder, try_port
 from ops.procfile import python_module
 from ops.readiness import State, ask
@@ -149,7 +149,7 @@ def check_port(settings: UpSettings, running: RunRecord | None) -> Finding:
 
 def check_cpus() -> Finding:
     """How many CPUs this process may use."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = usable_cpus()
     found = f"{count} CPU{'s' if count > 1 else ''} ({platform.machine()})"
     if count < 2:
         return Finding("cpus", Level.WARNING, found, "web, Redis and decoding share one CPU; two or more are better")

@@ -7,7 +7,6 @@ counted is the audio that all of them decode in a second, and how long a final t
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -101,11 +100,6 @@ def find_recordings(speech: Path | None, environment: Mapping[str, str]) -> Path
     if SAMPLES.is_dir():
         return SAMPLES
     raise Missing("no recordings to decode: name a folder with some of 10 s and more, and their texts: --speech DIR")
-
-
-def usable_cpus() -> int:
-    """CPUs this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def tune(folder: Path, environment: Mapping[str, str], cpus: int, bound_s: float, progress: Progress) -> dict[str, Any]:

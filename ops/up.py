@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
+from ops.configuration import load
 from ops.errors import Failed, Missing, WrongUse
+from ops.machine import GPU, usable_cpus, usual_workers
 from ops.output import Console, JsonLines, Output
 from ops.procfile import parse_counts, read_table
 from ops.runtime import Runtime
 from ops.service import Plan, Service
-from ops.settings_check import check_settings, misspelt
+from ops.settings_check import PROGRAMS, check_settings, misspelt
 from ops.supervisor import Stop
 from queueing.clock import Clock
 
@@ -32,6 +36,8 @@ def make_plan(
     table, folder = read_table(procfile)
     numbers = parse_counts(counts, list(table))
     settings = check_settings(runtime.environment, [kind for kind, number in numbers.items() if number])
+    if procfile is None and not any(argument.startswith("worker=") for argument in counts):
+        numbers["worker"] = _usual_workers(runtime.environment)
     own_redis = not runtime.environment.get("REDIS_URL")
     if data is not None and not own_redis:
         raise WrongUse(
@@ -47,6 +53,12 @@ def make_plan(
         data_dir=data,
         drain_s=settings.drain_s,
     )
+
+
+def _usual_workers(environment: Mapping[str, str]) -> int:
+    """How many of the project's own workers run when the command line does not say."""
+    settings: Any = load(PROGRAMS["worker"]).from_env(environment)
+    return usual_workers(cpus=usable_cpus(), threads=settings.threads, device=settings.device, gpu=GPU.exists())
 
 
 def _install_signals(service: Service) -> None:
@@ -112,7 +124,7 @@ def up(
     """Run the service: Redis, web and workers, until Ctrl-C.
 
     \b
-      hearline up                      one web process, one worker, a Redis of its own
+      hearline up                      one web process, as many workers as the CPUs carry, a Redis of its own
       hearline up worker=3             three workers
       hearline up --port 9000 --data var/hearline
       hearline up web=0 worker=4       only workers, for the Redis that REDIS_URL names
