@@ -26,8 +26,10 @@ class QueueLimits:
     events_ttl_ms: int = 3_600_000
     max_dead: int = 1_000
     dead_ttl_ms: int = 86_400_000
-    max_events: int = 1_000
-    """Durable events kept for one session."""
+    max_events: int = 128
+    """Durable events, and finished jobs, kept for one session. What a front end may still have to read after a lost
+    message is at most twice the finals that wait in one stream (`sessions.limits.MAX_WAITING_FINALS`, and those of one
+    message more); a repeated report comes within seconds. What is older is only in the way of a stream without end."""
     stale_partial_ms: int = 30_000
     """A partial that waited longer is dropped: its session asks again, or is gone."""
     tombstone_ms: int = 60_000

@@ -6,7 +6,7 @@
 --   4 job_prefix           prefix  + id: hash of a job
 --   5 leases               zset    id -> lease expiry, ms
 --   6 open_partial         hash    session -> its partial's id
---   7 session_prefix       prefix  + session: hash with last_final, last_partial
+--   7 session_prefix       prefix  + session: hash with last_final, last_partial, forgotten
 --   8 session_jobs_prefix  prefix  + session: set of its ids
 --   9 events_prefix        prefix  + session: stream of durable events
 --  10 counts               hash    KIND:OUTCOME -> jobs

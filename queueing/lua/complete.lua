@@ -3,7 +3,7 @@
 --   1 job_prefix           prefix  + id: hash of a job
 --   2 leases               zset    id -> lease expiry, ms
 --   3 open_partial         hash    session -> its partial's id
---   4 session_prefix       prefix  + session: hash with last_final, last_partial
+--   4 session_prefix       prefix  + session: hash with last_final, last_partial, forgotten
 --   5 session_jobs_prefix  prefix  + session: set of its ids
 --   6 events_prefix        prefix  + session: stream of durable events
 --   7 costs                hash    lane -> learned cost, ms
@@ -24,13 +24,14 @@
 --   DONE       published now, or before by this same generation
 --   STALE      the lease was lost: nothing was published
 --   CANCELLED  the job was cancelled: nothing was published
-local job_prefix, open_partial, session_jobs_prefix, events_prefix = KEYS[1], KEYS[3], KEYS[5], KEYS[6]
+local job_prefix, open_partial, session_prefix = KEYS[1], KEYS[3], KEYS[4]
+local session_jobs_prefix, events_prefix = KEYS[5], KEYS[6]
 local id, session, generation, decode_ms = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local front_prefix, events_ttl_ms, max_events, job_ttl_ms = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local LEARNING_RATE = 0.1 -- the average follows about the last twenty decodes of a lane
 local MOST_AT_ONCE = 4 -- a machine that stood still for a while must not pass for a lane that costs seconds
--- @include now jobs leave deliver
-local key, session_key = job_prefix .. id, KEYS[4] .. session
+-- @include now jobs leave forget deliver
+local key, session_key = job_prefix .. id, session_prefix .. session
 local job = read(id)
 if not job then
   local past = redis.call('HGET', session_key, 'last_partial')

@@ -6,7 +6,7 @@
 --   4 job_prefix           prefix  + id: hash of a job
 --   5 leases               zset    leased ids
 --   6 open_partial         hash    session -> its partial's id
---   7 session_prefix       prefix  + session: hash with last_final, last_partial
+--   7 session_prefix       prefix  + session: hash with last_final, last_partial, forgotten
 --   8 session_jobs_prefix  prefix  + session: set of its ids
 --   9 arrivals_prefix      prefix  + minute: hash lane -> jobs that came
 --  10 costs                hash    lane -> learned cost, ms
@@ -33,10 +33,9 @@ local job_ttl_ms, tombstone_ms = ARGV[9], ARGV[10]
 -- @include now wake lanes leave cancel
 local function count(outcome) redis.call('HINCRBY', counts, outcome, 1) end
 local job_key, session_key, set_key = job_prefix .. id, KEYS[7] .. session, session_jobs_prefix .. session
-local past = redis.call('HMGET', session_key, 'last_final', 'last_partial')
-if redis.call('EXISTS', job_key) == 1 or (past[2] and string.match(past[2], '^%S+') == id) then
-  return {'DUPLICATE', 0}
-end
+local past = redis.call('HMGET', session_key, 'last_final', 'last_partial', 'forgotten')
+local known = redis.call('EXISTS', job_key) == 1 or (past[2] and string.match(past[2], '^%S+') == id)
+if known or (kind ~= 'partial' and past[3] and segment <= tonumber(past[3])) then return {'DUPLICATE', 0} end
 if not rank_of(lane) then return {'NOPOLICY', 0} end
 local open, superseded = redis.call('HGET', open_partial, session), 0
 if kind == 'partial' then

@@ -6,7 +6,7 @@
 --   4 job_prefix           prefix  + id: hash of a job
 --   5 leases               zset    id -> lease expiry, ms
 --   6 open_partial         hash    session -> its partial's id
---   7 session_prefix       prefix  + session: hash with last_final, last_partial
+--   7 session_prefix       prefix  + session: hash with last_final, last_partial, forgotten
 --   8 session_jobs_prefix  prefix  + session: set of its ids
 --   9 events_prefix        prefix  + session: stream of durable events
 --  10 dead                 zset    id -> time of death, ms
@@ -38,7 +38,7 @@ local open_partial, session_prefix, session_jobs_prefix, events_prefix = KEYS[6]
 local dead, counts, id, session, generation = KEYS[10], KEYS[11], ARGV[2], ARGV[3], ARGV[4]
 local front_prefix, events_ttl_ms, max_events, job_ttl_ms = ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 local dead_ttl_ms, max_dead = tonumber(ARGV[13]), tonumber(ARGV[14])
--- @include now wake lanes jobs leave deliver give_up requeue
+-- @include now wake lanes jobs leave forget deliver give_up requeue
 local job = read(id)
 if not job then
   local past = redis.call('HGET', session_prefix .. session, 'last_partial')

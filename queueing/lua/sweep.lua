@@ -6,7 +6,7 @@
 --   4 job_prefix           prefix  + id: hash of a job
 --   5 leases               zset    id -> lease expiry, ms
 --   6 open_partial         hash    session -> its partial's id
---   7 session_prefix       prefix  + session: hash with last_final, last_partial
+--   7 session_prefix       prefix  + session: hash with last_final, last_partial, forgotten
 --   8 session_jobs_prefix  prefix  + session: set of its ids
 --   9 events_prefix        prefix  + session: stream of durable events
 --  10 dead                 zset    id -> time of death, ms
@@ -31,7 +31,7 @@ local open_partial, session_prefix, session_jobs_prefix, events_prefix = KEYS[6]
 local dead, counts, batch, front_prefix = KEYS[10], KEYS[11], tonumber(ARGV[2]), ARGV[6]
 local events_ttl_ms, max_events, job_ttl_ms = ARGV[7], ARGV[8], ARGV[9]
 local dead_ttl_ms, max_dead = tonumber(ARGV[10]), tonumber(ARGV[11])
--- @include now wake lanes jobs leave deliver give_up requeue
+-- @include now wake lanes jobs leave forget deliver give_up requeue
 if not index then return {'NOPOLICY'} end
 local waiting = count_jobs(index)
 if waiting == 0 and redis.call('ZCARD', leases) == 0 then return {'OK', 0, 0, 0, 0, 0, 0} end

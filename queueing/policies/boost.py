@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from queueing.lane import Lane
-from queueing.policies.priority import HEAD_START_MS
+from queueing.policies.priority import head_start_ms
 from queueing.policy import MAX_AGE_MS, LaneRank, Load
 
 LOAD_LIMIT = 0.95
@@ -85,7 +85,7 @@ class Boost:
         g = decay_rate(traffic(costs, load))
         return LaneRank(
             tier=0,
-            head_start_ms=HEAD_START_MS[lane.kind] + boost_ms(costs[lane], g, load.workers),
+            head_start_ms=head_start_ms(lane) + boost_ms(costs[lane], g, load.workers),
             rate=1.0,
             max_age_ms=MAX_AGE_MS[lane.kind],
         )

@@ -17,8 +17,8 @@ DOC = Path(__file__).resolve().parents[2] / "docs" / "scheduling.md"
 START_MS = 1_760_000_000_000
 JOBS = [
     # id, kind, audio s, arrival ms
-    ("ann:p:1", Kind.PARTIAL, 1.8, 0),
-    ("bob:p:1", Kind.PARTIAL, 1.9, 900),
+    ("ann:p:1", Kind.PARTIAL, 5.8, 0),
+    ("bob:p:1", Kind.PARTIAL, 5.9, 900),
     ("cy:f:0", Kind.FINAL, 7.5, 1_500),
     ("dee:f:0", Kind.FINAL, 2.0, 2_600),
 ]

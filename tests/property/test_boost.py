@@ -12,7 +12,7 @@ from queueing.costs import MAX_COST_MS, MIN_COST_MS, prior_costs
 from queueing.lane import Kind, Lane, all_lanes
 from queueing.policies import get_policy
 from queueing.policies.boost import BOOST_LIMIT_MS, LOAD_LIMIT, boost_ms, decay_rate, traffic
-from queueing.policies.priority import HEAD_START_MS
+from queueing.policies.priority import head_start_ms
 from queueing.policy import Load, rank_all
 
 costs_ms = st.floats(MIN_COST_MS, 20_000.0)
@@ -83,7 +83,7 @@ def test_no_load_makes_a_rank_that_is_not_finite(
     arrivals: dict[Lane, float], costs: dict[Lane, float], workers: int
 ) -> None:
     for lane, rank in rank_all(get_policy("boost"), costs, Load(arrivals, workers)).items():
-        extra = rank.head_start_ms - HEAD_START_MS[lane.kind]
+        extra = rank.head_start_ms - head_start_ms(lane)
         assert -1e-6 <= extra <= BOOST_LIMIT_MS + 1e-6
 
 

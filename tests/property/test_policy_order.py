@@ -90,6 +90,7 @@ def test_where_nobody_starves_only_jobs_of_a_bounded_time_after_overtake(
 
 
 SHORT, LONG, PARTIAL, FILE = Lane(Kind.FINAL, 3), Lane(Kind.FINAL, 30), Lane(Kind.PARTIAL, 3), Lane(Kind.FILE, 3)
+LATE_PARTIAL = Lane(Kind.PARTIAL, 8)
 COSTS = {**prior_costs(), SHORT: 100.0, LONG: 1_000.0, PARTIAL: 100.0, FILE: 100.0}
 
 
@@ -113,9 +114,10 @@ def _start_under_flood(name: str, victim: Lane, until_ms: int = 120_000) -> floa
         ("sjf", LONG, 30_000, 30_200),
         # a partial under a flood of finals: strict, sjf and hrrn leave it until its age limit
         ("fcfs", PARTIAL, 0, 200),
-        ("priority", PARTIAL, 1_800, 2_200),
+        ("priority", PARTIAL, 300, 700),
+        ("priority", LATE_PARTIAL, 1_800, 2_200),
         ("edf", PARTIAL, 800, 1_200),
-        ("boost", PARTIAL, 1_800, 2_200),
+        ("boost", PARTIAL, 300, 700),
         ("strict", PARTIAL, 60_000, 60_200),
         ("sjf", PARTIAL, 60_000, 60_200),
         ("hrrn", PARTIAL, 60_000, 60_200),

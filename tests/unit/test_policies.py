@@ -24,7 +24,8 @@ RANKS = [
     ("fcfs", PARTIAL, 0, 0, 1),
     ("fcfs", FINAL, 0, 0, 1),
     ("fcfs", FILE, 0, 0, 1),
-    ("priority", PARTIAL, 0, 0, 1),
+    ("priority", PARTIAL, 0, 1_500, 1),
+    ("priority", Lane(Kind.PARTIAL, 5), 0, 0, 1),
     ("priority", FINAL, 0, 2_000, 1),
     ("priority", FILE, 0, -30_000, 1),
     ("strict", PARTIAL, 1, 0, 1),
@@ -41,7 +42,7 @@ RANKS = [
     ("edf", FILE, 0, -600_000, 1),
     # one worker at load 0.5 of 200 ms jobs: e^x - 1 = 2x has x = 1.2564312, so g = x / 200 ms, and
     # -ln(1 - e^-x) / g = 53.33 ms, -ln(1 - e^-2x) / g = 13.45 ms, -ln(1 - e^-5x) / g = 0.30 ms
-    ("boost", PARTIAL, 0, 53.33, 1),
+    ("boost", PARTIAL, 0, 1_553.33, 1),
     ("boost", FINAL, 0, 2_013.45, 1),
     ("boost", FILE, 0, -29_999.70, 1),
 ]

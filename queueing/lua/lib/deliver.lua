@@ -1,4 +1,4 @@
--- Telling a session's front end. Needs the locals: front_prefix, events_prefix, events_ttl_ms, max_events.
+-- Telling a session's front end. Needs forget.lua and the locals: front_prefix, events_prefix, events_ttl_ms, max_events.
 -- The JSON is that of queueing.job.Delivery. `result` and `failure` are JSON text; finals and files become
 -- durable events, a partial is only published.
 local DELIVERY = '{"session":%s,"job":%s,"kind":%s,"segment":%s,"outcome":"%s","start_byte":%s,"end_byte":%s,'
@@ -12,8 +12,9 @@ local function deliver(id, job, now, outcome, decode_ms, result, failure)
   local event = '-'
   if job.kind ~= 'partial' then
     local key = events_prefix .. job.session
-    event = redis.call('XADD', key, 'MAXLEN', max_events, '*', 'body', body)
+    event = redis.call('XADD', key, '*', 'body', body)
     redis.call('PEXPIRE', key, events_ttl_ms)
+    forget_oldest(key, job.session, max_events)
   end
   redis.call('PUBLISH', front_prefix .. job.front, event .. ' ' .. body)
 end

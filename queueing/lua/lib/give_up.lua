@@ -1,10 +1,10 @@
 -- A job's end without a result, told to its session. Needs leave.lua, deliver.lua and the locals: job_prefix, leases,
 -- session_prefix, dead, counts, job_ttl_ms, dead_ttl_ms, max_dead. `job` is its hash as a table, no longer in a lane.
--- With `forget` its hash stays for repeated reports only, and no operator finds it among the dead.
+-- With `forget` its hash stays for repeated reports only, as a done job's, and no operator finds it among the dead.
 local function give_up(id, job, now, outcome, code, message, forget)
   local key = job_prefix .. id
   redis.call('ZREM', leases, id)
-  leave_session(id, job.session)
+  if job.kind == 'partial' or not forget then leave_session(id, job.session) end
   local failure = '{"code":' .. cjson.encode(code) .. ',"message":' .. cjson.encode(message) .. '}'
   deliver(id, job, now, 'dead', 0, 'null', failure)
   redis.call('HINCRBY', counts, job.kind .. ':' .. outcome, 1)
