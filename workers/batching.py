@@ -105,7 +105,8 @@ class BatchTimes:
         points = self._times[lane].points
         for (fewer, fewer_ms), (more, more_ms) in pairwise(points):
             if fewer <= jobs <= more:
-                return fewer_ms + (more_ms - fewer_ms) * (jobs - fewer) / (more - fewer)
+                on_the_line = fewer_ms + (more_ms - fewer_ms) * (jobs - fewer) / (more - fewer)
+                return min(on_the_line, more_ms)  # rounding may put the line's end above the next, equal point
         nearest, ms = points[0] if jobs < points[0][0] else points[-1]
         return ms * prior_batch_ms(lane, jobs) / prior_batch_ms(lane, nearest)
 

@@ -132,10 +132,17 @@ class ScriptedTranscriber:
         digest = hashlib.sha256(_pcm(request.samples).tobytes()).hexdigest()
         for start, text in self._script.texts.items():
             if len(start) >= 8 and digest.startswith(start.lower()):
-                return Transcript(text, language)
+                return Transcript(text, language, language_probability=1.0)
         words = scripted_words(request.samples)
         text = " ".join(word.text for word in words)
-        return Transcript(text, language, words if request.words else (), decoded=bool(words))
+        spoken = bool(words)
+        return Transcript(
+            text,
+            language,
+            words if request.words else (),
+            decoded=spoken,
+            language_probability=1.0 if spoken else None,
+        )
 
 
 def scripted_text(pcm: bytes) -> str:

@@ -41,6 +41,17 @@ def test_more_jobs_never_take_less_time_whatever_was_measured(learned: list[tupl
         assert predicted[0] > 0
 
 
+def test_rounding_makes_no_larger_batch_faster(rng: random.Random) -> None:
+    """Two sizes of equal time after a smaller one of another: the line between the first two ends where the last begins."""
+    for _ in range(300):
+        known = times()
+        few_ms, many_ms = sorted(rng.uniform(0.5, 20_000.0) for _ in range(2))
+        for jobs, ms in ((1, few_ms), (3, many_ms), (6, many_ms), (8, 2 * many_ms)):
+            known.learn(FOUR, jobs, ms)
+        predicted = [known.predict_ms(FOUR, jobs) for jobs in range(1, 13)]
+        assert predicted == sorted(predicted), (few_ms, many_ms)
+
+
 @settings(deadline=None)
 @given(learned=learned, bound_ms=st.floats(1, 60_000), max_batch=st.integers(1, 32), finals=st.booleans())
 def test_bounds_keep_the_predicted_time_and_take_all_that_fits(
