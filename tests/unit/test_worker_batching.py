@@ -42,7 +42,7 @@ def test_more_jobs_never_take_less_time_whatever_was_measured(learned: list[tupl
 
 
 def test_rounding_makes_no_larger_batch_faster(rng: random.Random) -> None:
-    """Two sizes of equal time after a smaller one of another: the line between the first two ends where the last begins."""
+    """The line to a size ends where the next one, of equal time, begins; whatever its first point was."""
     for _ in range(300):
         known = times()
         few_ms, many_ms = sorted(rng.uniform(0.5, 20_000.0) for _ in range(2))
