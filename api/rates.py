@@ -15,9 +15,9 @@ class TokenBucket:
         self._tokens = float(burst)
         self._filled_s = clock.monotonic()
 
-    def spend(self) -> bool:
-        """Take one token; False when there was none."""
-        self._tokens = self.tokens() - 1
+    def spend(self, count: int = 1) -> bool:
+        """Take so many tokens; False when there were fewer."""
+        self._tokens = self.tokens() - count
         return self._tokens >= 0
 
     def tokens(self) -> float:

@@ -32,6 +32,7 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Even
 from wsproto.frame_protocol import CloseReason, Opcode
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from api.frames import PlainFrames, announced, between_messages
 from api.rates import TokenBucket
 from api.socket_types import EARLY_BYTES, BadHandshake, EndCause, SocketEnded, SocketLimits, TooBig, Violation
 from queueing.clock import Clock
@@ -78,6 +79,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._size = 0
         self._fragments = 0
         self._last_ping: Ping | None = None
+        self._plain = PlainFrames(limits.max_binary_bytes)
         self._pings = TokenBucket(clock, PING_BURST, PINGS_PER_S)
         self._frames = TokenBucket(clock, FRAME_BURST, FRAMES_PER_S)
         self._heard_s = self._quiet_s = clock.monotonic()
@@ -108,11 +110,11 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             raise SocketEnded(EndCause.CLIENT_CLOSED, self._peer_close)
         if self._input_over and not answer_awaited:
             self._end(EndCause.LOST)
-        pause_s = self._frames.wait_s()
-        if pause_s > 0:
-            self.wait(min(timeout, pause_s))
+        tokens = self._frames.tokens()
+        if tokens < 1:
+            self.wait(min(timeout, self._frames.wait_s()))
             return []
-        few = min(RECEIVE_BYTES, max(SLOW_READ_BYTES, int(self._frames.tokens()) * SMALLEST_FRAME_BYTES))
+        few = min(RECEIVE_BYTES, max(SLOW_READ_BYTES, int(tokens) * SMALLEST_FRAME_BYTES))
         if self._early:
             data, self._early = self._early[:few], self._early[few:]
             return self._take_bytes(data)
@@ -191,8 +193,14 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
 
     def _take_bytes(self, data: bytes) -> list[str | bytes]:
         self._heard_s = self._quiet_s = self._clock.monotonic()
+        messages: list[str | bytes] = []
+        if self._plain.begun or between_messages(self.ws):
+            messages, data = self._plain.feed(data)
+            self._frames.spend(len(messages))
+            if not data:
+                return messages
         self.ws.receive_data(data)
-        return self._take_messages()
+        return messages + self._take_messages()
 
     def _take_messages(self) -> list[str | bytes]:
         messages: list[str | bytes] = []
@@ -211,13 +219,9 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
 
     def _check_announced(self) -> None:
         """The frame that has begun to arrive must fit: its bytes are not waited for."""
-        # wsproto has no event for a frame's head, so this looks at what its decoder knows of the frame in progress.
-        decoder = self.ws.connection._proto._frame_decoder if self.ws.connection else None
-        if decoder is None or decoder.header is None or decoder.header.opcode.iscontrol():
-            return
-        to_come = decoder.header.payload_len - decoder.payload_consumed
-        text = isinstance(self._parts[0], str) if self._parts else decoder.header.opcode is Opcode.TEXT
-        self._check_size(to_come, text=text)
+        if (begun := announced(self.ws)) is not None:
+            text = isinstance(self._parts[0], str) if self._parts else begun[0] is Opcode.TEXT
+            self._check_size(begun[1], text=text)
 
     def _check_size(self, more: int, *, text: bool) -> None:
         limit = self._limits.max_text_bytes if text else self._limits.max_binary_bytes
@@ -234,7 +238,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             self._take_ping(event)
         elif isinstance(event, CloseConnection):
             if self.ws.state is not ConnectionState.REMOTE_CLOSING:
-                raise Violation(event.code, _violation_text(event.code))
+                raise Violation.of_protocol(event.code)
             self._peer_close = int(event.code)
 
     def _take_part(self, event: TextMessage | BytesMessage, messages: list[str | bytes]) -> None:
@@ -292,9 +296,3 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
     def _end(self, cause: EndCause) -> NoReturn:
         self.abort()
         raise SocketEnded(cause)
-
-
-def _violation_text(code: int) -> str:
-    if code == CloseReason.INVALID_FRAME_PAYLOAD_DATA:
-        return "a text message is not UTF-8"
-    return "not a valid WebSocket frame"

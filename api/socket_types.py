@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from wsproto.frame_protocol import CloseReason
 
@@ -36,6 +37,12 @@ class Violation(Exception):
         self.code = code
         self.reason = reason
         super().__init__(reason)
+
+    @classmethod
+    def of_protocol(cls, code: int) -> Self:
+        """What came is no valid WebSocket; ``code`` says in which way."""
+        text = code == CloseReason.INVALID_FRAME_PAYLOAD_DATA
+        return cls(code, "a text message is not UTF-8" if text else "not a valid WebSocket frame")
 
 
 class TooBig(Violation):
