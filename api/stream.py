@@ -86,8 +86,8 @@ class Stream:
 
     def _loop(self) -> None:
         session, clock = self._session, self._ports.clock
+        tick_s = session.next_tick()
         while not self._over():
-            tick_s = session.next_tick()
             wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - clock.monotonic(), LONGEST_WAIT_S)
             self._receive(max(0.0, wait_s))
             self._take_mail()
@@ -100,6 +100,7 @@ class Stream:
             waits = not self._unhandled or not session.accepts
             if tick_s is not None and tick_s <= now and waits and not self._over():
                 self._runner.run(session.on_tick(now))
+                tick_s = session.next_tick()
 
     def _over(self) -> bool:
         return self._runner.close is not None or self._runner.lost is not None
