@@ -8,6 +8,7 @@ behind its states come the ones it has for silence at those places: computed onc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from faster_whisper.feature_extractor import FeatureExtractor
 
-from queueing.lane import WINDOWS_S
-
 FRAMES_PER_S = 100
 STATES_PER_S = 50
+LEAST_WINDOW_S = 2
 FULL_WINDOW_S = 30
 
 Features = npt.NDArray[np.float32]
@@ -42,10 +42,10 @@ class Sizing:
 
 def window_for(audio_s: float, sizing: Sizing | None) -> int:
     """The encoder window in whole seconds for ``audio_s`` seconds: the smallest that holds them and the padding, at
-    most the full one."""
+    least `LEAST_WINDOW_S` and at most the full one."""
     if sizing is None:
         return FULL_WINDOW_S
-    return next((window for window in WINDOWS_S if audio_s + sizing.padding_s <= window), FULL_WINDOW_S)
+    return min(max(math.ceil(audio_s + sizing.padding_s), LEAST_WINDOW_S), FULL_WINDOW_S)
 
 
 class Encoder:

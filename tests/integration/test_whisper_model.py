@@ -182,7 +182,7 @@ def test_silence_costs_next_to_nothing(whisper: WhisperTranscriber, monkeypatch:
     monkeypatch.setattr(Encoder, "states", watched)
     for kind in (Kind.PARTIAL, Kind.FINAL):
         decode(whisper, np.concatenate([silence(10), pauses(0, 3.5), silence(12)]), kind)
-    assert seen == [6, 6], "25.5 s of audio with three of speech"
+    assert seen == [5, 5], "25.5 s of audio with three of speech"
 
 
 def test_a_prompt_of_any_length_leaves_the_text_whole(whisper: WhisperTranscriber) -> None:

@@ -121,15 +121,15 @@ def test_a_sized_window_has_states_of_silence_behind_it() -> None:
 
 
 def test_partials_share_the_search_and_finals_of_a_window_where_that_changes_no_text() -> None:
-    for compute_type, finals in (("int8", [(2, 5), (1, 8)]), ("float32", [(1, 5), (1, 5), (1, 8)])):
+    for compute_type, finals in (("int8", [(2, 5), (1, 7)]), ("float32", [(1, 5), (1, 5), (1, 7)])):
         model = StubModel(compute_type=compute_type)
         engine = stub_transcriber(model, SIZED)
         assert engine.batches_finals is (compute_type == "int8")
         requests = [DecodeRequest(talk(s), kind) for kind in (Kind.PARTIAL, Kind.FINAL) for s in (3.0, 2.5, 4.5)]
         assert all(isinstance(answer, Transcript) for answer in engine.decode(requests))
         encoded = sorted(size for size in model.windows if size[1] != 30)
-        assert encoded == sorted([*finals, (2, 5), (1, 8)]), "the encoder sees no more than each one's window"
-        assert sorted(call.states[:2] for call in model.calls) == sorted([*((n, s * 50) for n, s in finals), (3, 600)])
+        assert encoded == sorted([*finals, (2, 5), (1, 7)]), "the encoder sees no more than each one's window"
+        assert sorted(call.states[:2] for call in model.calls) == sorted([*((n, s * 50) for n, s in finals), (3, 550)])
 
 
 def test_a_member_that_runs_into_its_own_limit_is_searched_as_if_alone() -> None:
@@ -151,7 +151,7 @@ def test_without_states_of_silence_only_partials_of_a_window_share_the_search() 
     model = StubModel()
     options = WhisperOptions(calibration=Calibration(Sizing(2.0, 0.0), None))
     stub_transcriber(model, options).decode([DecodeRequest(talk(s), Kind.PARTIAL) for s in (3.0, 2.5, 7.0)])
-    assert sorted(call.states[:2] for call in model.calls) == [(1, 500), (2, 250)]
+    assert sorted(call.states[:2] for call in model.calls) == [(1, 450), (2, 250)]
 
 
 def test_members_with_prompts_of_other_forms_are_searched_apart_and_languages_together() -> None:
