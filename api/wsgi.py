@@ -76,7 +76,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         metrics,
         max_streams=settings.max_streams,
         process_streams=settings.process_streams,
-        new_session=lambda: secrets.token_urlsafe(12),
+        new_session=new_session_id,
         redis_error=lambda: pulse.known_redis_error,
         release_slot=cleaner.release_slot,
     )
@@ -92,6 +92,11 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
     listener.start()
     pulse.start()
     return app
+
+
+def new_session_id() -> str:
+    """An id that is new to Redis, and can stand anywhere in a command line: no hyphen begins it."""
+    return secrets.token_hex(8)
 
 
 def scrape_registry(

@@ -20,8 +20,10 @@ from api.pulse import REFRESH_EVERY, STALE_S, Pulse, PulseSources, WorkerView
 from api.service import session_limits
 from api.settings import MAX_TEXT_BYTES, ApiSettings
 from api.socket import FRAME_BURST, FRAMES_PER_S, MAX_FRAGMENTS, PING_BURST, PINGS_PER_S
+from api.wsgi import new_session_id
 from queueing.clock import ManualClock
 from queueing.errors import QueueUnavailable, SettingsError
+from sessions.keys import check_session_id, final_job_id
 from tests.support.frames import KEY
 
 
@@ -296,3 +298,11 @@ def test_the_protocol_page_has_the_limits_of_the_connection() -> None:
     ):
         assert limits in page
     assert ApiSettings.model_fields["http_timeout_s"].default == 10
+
+
+def test_ids_of_sessions_and_their_jobs_can_be_typed_into_a_command_line() -> None:
+    ids = [new_session_id() for _ in range(1_000)]
+    assert len(set(ids)) == 1_000
+    for session in ids:
+        check_session_id(session)
+        assert final_job_id(session, 0)[0].isalnum(), "a leading hyphen would be an option to `hearline queue`"
