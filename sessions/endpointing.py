@@ -14,6 +14,7 @@ segment after it. All positions are bytes from the start of the stream, and whol
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -258,16 +259,21 @@ class Endpointer:
         gap = base + first * FRAME_BYTES
         end = gap + min(self._margin, length * FRAME_BYTES // 2 // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE)
         end = max(start + FRAME_BYTES, end)
-        spoken = self._spoken_before(start, end)
+        after = past[(end - base) // FRAME_BYTES :]
+        spoken = self._spoken_before(start, end, after)
         segment = self._close(start, end, end, spoken, "length")
-        self._resume(past[(end - base) // FRAME_BYTES :], end)
+        self._resume(after, end)
         return segment
 
-    def _spoken_before(self, start: int, end: int) -> float:
+    def _spoken_before(self, start: int, end: int, after: Sequence[tuple[float, float]]) -> float:
+        """Seconds of speech up to a cut; what the frames after it added, they add no more."""
         speech = self._speech
         if self._pause is None or speech is None:
             return (end - start) / BYTES_PER_S
-        return max(0.0, self._speech_s(speech) - (self._now - end) / BYTES_PER_S)
+        later = _Speech(end)
+        for score, _ in after:
+            self._follow(later, score)
+        return max(0.0, self._speech_s(speech) - self._speech_s(later))
 
     def _resume(self, frames: list[tuple[float, float]], start: int) -> None:
         """The frames after a cut, as if the stream had begun there; speech cut in the middle goes on at once."""

@@ -46,7 +46,7 @@ _ONES = np.ones(FRAME_SAMPLES)
 
 
 class EarshotDetector:
-    """`earshot` behind a gain that brings the loudest of the last seconds to -14 dBFS.
+    """`earshot` behind a gain that brings the loudest of the last seconds to -23 dBFS.
 
     Few NumPy calls on purpose: at 300 streams on a core, each costs as much as a fiftieth of the network.
     """

@@ -182,6 +182,17 @@ class TestLength:
         assert cutter.open.speech_s == pytest.approx(7.6, abs=0.1)
         assert cut.speech_s == pytest.approx(20, abs=0.4)
 
+    @pytest.mark.parametrize("words_s", [0.5, 2.0, 6.0, 17.0])
+    @pytest.mark.parametrize("gap_s", [0.4, 2.0, 9.0])
+    def test_the_silence_after_the_cut_is_not_taken_from_its_speech(self, words_s: float, gap_s: float) -> None:
+        spoken_s = 27.9 - gap_s - min(words_s, 9.5 - gap_s)
+        cutter = endpointer(10.0)
+        tail = (speech(0.2) + silence(0.4)) * 20
+        (cut,) = cutter.feed(speech(spoken_s) + silence(gap_s) + tail)
+        assert cut.reason == "length"
+        assert at(spoken_s) <= cut.end_byte <= at(spoken_s) + at(gap_s)
+        assert cut.speech_s == pytest.approx(spoken_s, abs=0.4)
+
 
 class TestWithoutPauses:
     def test_everything_is_decoded(self) -> None:
