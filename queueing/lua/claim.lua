@@ -1,5 +1,5 @@
 -- claim: lease a batch that begins with the most urgent head: jobs of its lane in order, and where the worker says so
--- then of the next smaller windows of its kind. O(lanes), however many jobs wait.
+-- then of the next smaller windows of its kind; one that was tried before runs alone. O(lanes), however many jobs wait.
 -- KEYS
 --   1 heads                string  index of the lanes' heads and ranks
 --   2 lane_prefix          prefix  + lane: zset of waiting jobs

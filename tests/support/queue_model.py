@@ -106,7 +106,9 @@ class QueueModel:
         allowed = WINDOWS_S[max(0, place - bounds.smaller) : place + 1]
         company = [job for job in waiting if job.lane.kind is first.lane.kind and job.lane.window_s in allowed]
         company.sort(key=lambda job: (-job.lane.window_s, *order(job)))
-        return company[: min(most, bounds.most)]
+        if first.attempts:
+            return [first]  # whatever became of its attempts, it takes nobody along
+        return [job for job in company[: min(most, bounds.most)] if not job.attempts]
 
     def claim(self, worker: str, now_ms: int, most: int, batches: Batches) -> list[ModelJob]:
         taken = self.next_jobs(now_ms, most, batches)
