@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 import redis
@@ -148,11 +149,14 @@ def walk(driver: QueueDriver, rng: random.Random, steps: int) -> None:
 @pytest.mark.timeout(300)
 def test_no_long_walk_loses_a_job_or_runs_it_twice(redis_client: redis.Redis, rng: random.Random) -> None:
     seen: Counter[str] = Counter()
-    for _ in range(12):
+    for walks in count(1):
         driver = QueueDriver(redis_client)
         try:
             walk(driver, rng, 250)
         finally:
             driver.close()
         seen += driver.seen
-    assert worth_seeing() <= set(seen), f"never seen: {worth_seeing() - set(seen)}"
+        missing = worth_seeing() - set(seen)
+        if walks >= 12 and not missing:
+            break
+        assert walks < 100, f"never seen: {missing}"  # the rarest comes in one walk of six or so
