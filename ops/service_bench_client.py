@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import csv
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import av
 import av.error
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from ops.errors import Failed, Missing
 from sessions.wire import Done, End, Error, Final, Start, UnknownType, decode_server, encode
@@ -18,6 +19,8 @@ from sessions.wire import Done, End, Error, Final, Start, UnknownType, decode_se
 BYTES_PER_S = 32_000
 ANSWER_S = 120.0
 """Longest time from the end of the audio to the last final."""
+REFUSALS = 8
+"""Times that a stream is asked for, with the pause that the service names, before its recording has no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,22 @@ def read_pcm(path: Path) -> bytes:
 
 
 async def transcribe(url: str, clip: Clip, sending: Sending) -> str:
-    """The text of one stream: its finals, joined. Raises `Failed` for a stream that does not reach `done`."""
+    """The text of one stream: its finals, joined. Raises `Failed` for a stream that does not reach `done`.
+
+    Who is told to come back later (HTTP 503) does so: a service that stood still for some seconds refuses streams until
+    it has looked after Redis again, and that says nothing of texts.
+    """
+    for _ in range(REFUSALS):
+        try:
+            return await _transcribe(url, clip, sending)
+        except InvalidStatus as refused:
+            if refused.response.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
+                raise Failed(f"{clip.id}: no transcript: {refused}") from refused
+            await asyncio.sleep(float(refused.response.headers.get("Retry-After", 1)))
+    raise Failed(f"{clip.id}: no transcript: refused {REFUSALS} times (HTTP 503)")
+
+
+async def _transcribe(url: str, clip: Clip, sending: Sending) -> str:
     try:
         async with connect(url, compression=None, proxy=None, ping_timeout=None, max_size=2**22) as connection:
             await connection.send(encode(Start(partials=sending.partials)))
@@ -97,6 +115,8 @@ async def transcribe(url: str, clip: Clip, sending: Sending) -> str:
             finally:
                 sender.cancel()
                 await asyncio.wait({sender})
+    except InvalidStatus:
+        raise
     except (ConnectionClosed, InvalidHandshake, OSError, TimeoutError) as error:
         raise Failed(f"{clip.id}: no transcript: {type(error).__name__}: {error}") from error
 

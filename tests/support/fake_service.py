@@ -64,6 +64,8 @@ class FakeService:
 
     behaviour: Behaviour
     refuse: tuple[int, dict[str, str], bytes] | None = None
+    refusals: int | None = None
+    """How many handshakes are refused, before others are answered; None: all."""
     url: str = ""
     seen: list[Seen] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -80,8 +82,10 @@ class FakeService:
             seen.closed.set()
 
     def answer(self, connection: ServerConnection, _request: Request) -> Response | None:
-        if self.refuse is None:
+        if self.refuse is None or self.refusals == 0:
             return None
+        if self.refusals is not None:
+            self.refusals -= 1
         status, headers, body = self.refuse
         response = connection.respond(http.HTTPStatus(status), "")
         del response.headers["Content-Length"], response.headers["Content-Type"]

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psutil
 import redis
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from queueing.local_redis import free_port
@@ -155,9 +157,20 @@ class LiveApi:
         return [fields for line in lines if (fields := json.loads(line)).get("event") == name]
 
     def connect(self, **options: Any) -> ClientConnection:
-        """A client connection; closing it does not wait for long."""
-        settings: dict[str, Any] = {"max_size": None, "close_timeout": 5, "compression": None, "proxy": None}
-        connection: ClientConnection = connect(self.stream_url, **{**settings, **options})
+        """A client connection; closing it does not wait for long.
+
+        A web process that stood still for some seconds, as on a busy machine, takes Redis for silent and refuses until
+        its next look: that is waited for, once.
+        """
+        settings: dict[str, Any] = {"max_size": None, "close_timeout": 5, "compression": None, "proxy": None, **options}
+        try:
+            connection: ClientConnection = connect(self.stream_url, **settings)
+        except InvalidStatus as refused:
+            if b"Redis has not answered for" not in (refused.response.body or b""):
+                raise
+            with suppress(AssertionError):
+                eventually(lambda: b"has not answered" not in self.get("/ready")[1], timeout_s=5)
+            connection = connect(self.stream_url, **settings)
         return connection
 
     def _read(self) -> None:
