@@ -9,10 +9,13 @@ from sessions.finals import DueFinal
 from sessions.results import DecodeResult
 from sessions.wire import BYTES_PER_SECOND, Done, Error, Final, Partial, Timing, Word
 
+_DIGITS = 4
+"""Of all times, to a tenth of a millisecond: rounded differently, a word could lie outside of its final."""
+
 
 def seconds(byte: int) -> float:
-    """The time of a byte position, to a tenth of a millisecond."""
-    return round(byte / BYTES_PER_SECOND, 4)
+    """The time of a byte position."""
+    return round(byte / BYTES_PER_SECOND, _DIGITS)
 
 
 class Outgoing:
@@ -103,8 +106,8 @@ class Outgoing:
             placed.append(
                 Word(
                     text=word.text,
-                    start_s=round(start_s, 3),
-                    end_s=round(end_s, 3),
+                    start_s=round(start_s, _DIGITS),
+                    end_s=round(end_s, _DIGITS),
                     probability=min(max(word.probability, 0.0), 1.0),
                 )
             )

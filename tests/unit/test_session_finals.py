@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -201,6 +202,23 @@ def test_word_times_count_from_the_start_of_the_stream() -> None:
         Word(text="a", start_s=2.0, end_s=2.25, probability=0.5),
         Word(text="b", start_s=2.25, end_s=3.0, probability=1.0),
     )
+
+
+def test_words_lie_inside_what_was_decoded_wherever_that_begins_and_ends(rng: random.Random) -> None:
+    driver = Driver()
+    driver.text(Start(words=True, partials=False, language="en"))
+    for _ in range(100):
+        driver.audio(rng.randrange(1_600, 8_000) / 16_000)
+        driver.text(Flush())
+        job = driver.jobs[-1]
+        words = [{"text": "a", "start_s": 0.0, "end_s": job.audio_s + 0.02, "probability": 1.0}]
+        driver.deliver(job, result={"text": "a", "model": "m", "words": words})
+    finals = [final for final in driver.finals if final.words]
+    assert len(finals) == 100
+    for final in finals:
+        assert final.words is not None
+        (word,) = final.words
+        assert (word.start_s, word.end_s) == (final.speech_start_s, final.speech_end_s)
 
 
 def test_without_the_wish_there_are_no_words() -> None:
