@@ -277,3 +277,25 @@ def test_timers_run_only_for_what_is_due() -> None:
     driver.deliver(driver.asked(Kind.FINAL)[0], event=1)
     assert driver.session.next_tick() == driver.now + 30
     assert driver.of(Error) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        ('{"type":"start","sample_rate":8000}', ["error"]),
+        ('{"type":"start","endpoint_ms":1}', ["error"]),
+        ("no JSON", ["error"]),
+        (b'{"type":"end"}', ["error"]),
+        (b"OggS" + bytes(200), ["ready", "error"]),
+        (b"fLaC" + bytes(200), ["ready", "error"]),
+    ],
+)
+def test_a_wrong_control_message_is_told_without_ready_and_wrong_audio_after_it(
+    first: str | bytes, told: list[str]
+) -> None:
+    driver = Driver()
+    if isinstance(first, str):
+        driver.text(first)
+    else:
+        driver.audio(first)
+    assert [message.type for message in driver.sent] == told
