@@ -84,11 +84,11 @@ def test_partials_that_wait_are_decoded_together_and_told_apart(
 
 def test_partials_of_smaller_windows_fill_a_batch_up(desk: Desk, redis_client: redis.Redis, rng: random.Random) -> None:
     recorder = Recorder()
-    audio = ask(desk, rng, Kind.PARTIAL, 3.9, 1.9, 2.9, 1.9)
+    audio = ask(desk, rng, Kind.PARTIAL, 4.9, 2.9, 3.9, 2.9)
     with ThreadWorker(redis_client, LIMITS, recorder, max_batch=8):
         deliveries = desk.await_deliveries(4)
     assert texts(deliveries) == {session: scripted_text(pcm) for session, pcm in audio.items()}
-    assert recorder.calls == [[3.9, 2.9, 1.9, 1.9]], "the head, then window by window down"
+    assert recorder.calls == [[4.9, 3.9, 2.9, 2.9]], "the head, then window by window down"
 
 
 def test_partials_stay_in_their_windows_where_the_model_does_not_lift_them(
@@ -154,11 +154,11 @@ def test_what_one_member_took_alone_is_not_its_companions_cost(
 ) -> None:
     """One of three asks for a second decode of 0.6 s: a call of 0.9 s, of which 0.3 s are shared."""
     recorder = Recorder(Script(base_s=0.9, per_audio_s=0), alone_s={3.9: 0.6})
-    ask(desk, rng, Kind.PARTIAL, 3.9, 1.9, 1.9)
+    ask(desk, rng, Kind.PARTIAL, 3.9, 2.9, 2.9)
     with ThreadWorker(redis_client, LIMITS, recorder, max_batch=8):
         desk.await_deliveries(3)
-    assert recorder.calls == [[3.9, 1.9, 1.9]]
-    assert 100 <= cost_of(desk, Lane(Kind.PARTIAL, 4)) < 300
+    assert recorder.calls == [[3.9, 2.9, 2.9]]
+    assert 100 <= cost_of(desk, Lane(Kind.PARTIAL, 5)) < 300
     assert 700 <= cost_of(desk, Lane(Kind.PARTIAL, 6)) < 900
 
 
