@@ -233,14 +233,14 @@ def test_without_partials_none_are_asked_for() -> None:
 
 def test_keepalive_keeps_the_stream_and_its_buffer() -> None:
     driver = Driver(SessionLimits(idle_timeout_s=30))
-    driver.audio(0.4)
+    driver.audio(0.5)
     effects = []
     for _ in range(8):
         driver.wait(20)
         effects += driver.text(Keepalive())
     assert driver.closed is None
     appends = [effect for effect in effects if isinstance(effect, AppendAudio)]
-    kept = AppendAudio(12_800, b"", follows=12_800, keep_from=0)
+    kept = AppendAudio(16_000, b"", follows=16_000, keep_from=0)
     assert appends == [kept] * int(160 // KEEP_BUFFER_S), "the expiry is renewed once a minute"
 
 
