@@ -5,6 +5,7 @@ Exit status: 0 stopped on request, 1 cannot run (port taken, unsafe Redis), 2 wr
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -12,6 +13,7 @@ import tempfile
 
 import psutil
 import structlog
+from flask import Flask
 
 from api.settings import ApiSettings
 from queueing.connect import check_redis, connect
@@ -20,6 +22,9 @@ from queueing.logs import configure_logs
 
 FILES_PER_STREAM = 3
 SPARE_FILES = 1_024
+GARBAGE_THRESHOLD = 20_000
+"""New objects between two looks for cycles among the newest. A stream makes none, so at the interpreter's 700 these
+looks cost time and found nothing."""
 
 
 def main() -> None:
@@ -44,11 +49,18 @@ def _serve(settings: ApiSettings) -> None:
     from api.server import StreamServer
     from api.wsgi import build, clean_metrics, forget_process
 
+    def load() -> Flask:
+        app = build(settings, root_pid)
+        gc.collect()
+        gc.freeze()  # what is there now stays to the end: nobody need look through it again
+        gc.set_threshold(GARBAGE_THRESHOLD)
+        return app
+
     clean_metrics(settings.metrics_dir, psutil.pid_exists)
     root_pid = os.getpid()
     StreamServer(
         settings,
-        load=lambda: build(settings, root_pid),
+        load=load,
         process_ended=lambda pid: forget_process(settings.metrics_dir, pid),
     ).run()
 
