@@ -42,6 +42,10 @@ _FIRST_LEVEL = 300.0
 
 _HALF_LIFE_S = 3.0
 
+_KNOCK_FRAMES = 2
+"""What is loud for no longer is a knock and no voice: were it the loudest of the last seconds, quiet speech after it
+would not be heard for as long."""
+
 _ONES = np.ones(FRAME_SAMPLES)
 
 
@@ -54,6 +58,7 @@ class EarshotDetector:
     def __init__(self) -> None:
         self._predict = earshot.Detector().predict_f32
         self._level = _FIRST_LEVEL
+        self._before = (0.0,) * _KNOCK_FRAMES
         self._decay = 0.5 ** (FRAME_S / _HALF_LIFE_S)
 
     def listen(self, frames: Frames) -> Heard:
@@ -61,14 +66,17 @@ class EarshotDetector:
         exact = frames.astype(np.float64)  # sums of whole numbers below 2^53: the same in whatever order they are added
         level = self._level
         decay = self._decay
+        older, old = self._before
         energies = []
         gains = []
         for square, total in zip(np.vecdot(exact, exact).tolist(), np.dot(exact, _ONES).tolist(), strict=True):
             energy = max(0.0, square - total * total / FRAME_SAMPLES)
             energies.append(energy)
-            level = max((energy / FRAME_SAMPLES) ** 0.5, level * decay, _LOWEST_LEVEL)
+            level = max((min(energy, old, older) / FRAME_SAMPLES) ** 0.5, level * decay, _LOWEST_LEVEL)
+            older, old = old, energy
             gains.append(_TARGET_RMS / level)
         self._level = level
+        self._before = older, old
         heard = (exact * np.array(gains)[:, None]).astype(np.float32)
         predict = self._predict
         return [predict(frame) for frame in heard], energies
