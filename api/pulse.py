@@ -22,6 +22,8 @@ REFRESH_EVERY = 5
 """Slots are renewed at every so many pulses; they last 30 s."""
 STALE_S = 4.0
 """A snapshot older than this says that Redis does not answer."""
+PATIENCE_S = 0.5
+"""How long a stale snapshot may take to be renewed before it is believed: this process may have stood still itself."""
 
 log = structlog.get_logger()
 
@@ -77,6 +79,11 @@ class Pulse:
         self._alive: bool | None = None
         self._beats = 0
         self._stop = threading.Event()
+        self._due = threading.Event()
+        """Set when a beat is wanted at once."""
+        self._renewed = threading.Condition()
+        self._doubted: tuple[Snapshot, float] | None = None
+        """The latest snapshot found stale, and until when it was waited for."""
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
     def start(self) -> None:
@@ -85,6 +92,7 @@ class Pulse:
     def close(self) -> None:
         """End the thread. Idempotent."""
         self._stop.set()
+        self._due.set()
         if self._thread.is_alive():
             self._thread.join(PULSE_S)
 
@@ -104,10 +112,23 @@ class Pulse:
         snapshot = self._snapshot
         if snapshot is None:
             return "Redis has not been asked yet"
-        age_s = self._clock.monotonic() - snapshot.taken_s
-        if age_s > STALE_S:
-            return f"Redis has not answered for {age_s:.0f} s"
-        return snapshot.error
+        if self._age_s(snapshot) > STALE_S:
+            snapshot = self._wait_for_another_than(snapshot)
+        age_s = self._age_s(snapshot)
+        return f"Redis has not answered for {age_s:.0f} s" if age_s > STALE_S else snapshot.error
+
+    def _age_s(self, snapshot: Snapshot) -> float:
+        return self._clock.monotonic() - snapshot.taken_s
+
+    def _wait_for_another_than(self, stale: Snapshot) -> Snapshot:
+        """A newer snapshot if there is one soon; each stale one is waited for once, whoever asks."""
+        with self._renewed:
+            if self._doubted is None or self._doubted[0] is not stale:
+                self._doubted = (stale, self._clock.monotonic() + PATIENCE_S)
+                self._due.set()
+            left_s = self._doubted[1] - self._clock.monotonic()
+            self._renewed.wait_for(lambda: self._snapshot is not stale, timeout=max(0.0, left_s))
+            return self._snapshot or stale
 
     @property
     def known_redis_error(self) -> str:
@@ -125,6 +146,12 @@ class Pulse:
 
     def beat(self) -> None:
         """One look; the thread calls this, and so may a test."""
+        self._look()
+        with self._renewed:
+            self._renewed.notify_all()
+        self._sources.report()
+
+    def _look(self) -> None:
         taken_s = self._clock.monotonic()
         previous = self._snapshot
         try:
@@ -159,7 +186,6 @@ class Pulse:
                 self._alive = alive
                 self._on_workers(alive)
             self._sources.catch_up()
-        self._sources.report()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -167,4 +193,5 @@ class Pulse:
                 self.beat()
             except Exception:  # whatever a foreign worker wrote into its record: readiness must not freeze on it
                 log.exception("pulse_failed")
-            self._stop.wait(PULSE_S)
+            self._due.wait(PULSE_S)
+            self._due.clear()

@@ -16,7 +16,7 @@ from api.admission import handshake_problem, upgrade_required
 from api.collectors import LaneView, ProcessCollector, QueueCollector, QueueReader, QueueView
 from api.heads import HEAD_BYTES, HEAD_S
 from api.mailbox import Drain, Mail, Mailbox, Reconnected
-from api.pulse import REFRESH_EVERY, STALE_S, Pulse, PulseSources, WorkerView
+from api.pulse import PATIENCE_S, REFRESH_EVERY, STALE_S, Pulse, PulseSources, WorkerView
 from api.service import session_limits
 from api.settings import MAX_TEXT_BYTES, ApiSettings
 from api.socket import FRAME_BURST, FRAMES_PER_S, MAX_FRAGMENTS, PING_BURST, PINGS_PER_S
@@ -24,6 +24,7 @@ from api.wsgi import new_session_id
 from queueing.clock import ManualClock
 from queueing.errors import QueueUnavailable, SettingsError
 from sessions.keys import check_session_id, final_job_id
+from tests.support.eventually import eventually
 from tests.support.frames import KEY
 
 
@@ -187,6 +188,31 @@ def test_a_pulse_that_hangs_counts_as_a_redis_that_does_not_answer() -> None:
     assert not world.pulse.redis_error
     world.clock.advance(STALE_S + 0.1)
     assert "has not answered" in world.pulse.redis_error
+
+
+def test_a_process_that_stood_still_itself_asks_redis_again_before_it_refuses() -> None:
+    """The thread's own beat may lie seconds back although Redis answers at once."""
+    world = World()
+    world.pulse.start()
+    try:
+        eventually(lambda: world.reports, what="the first beat")
+        world.clock.advance(STALE_S + 10)
+        assert world.pulse.redis_error == ""
+    finally:
+        world.pulse.close()
+    assert world.reports >= 2
+
+
+def test_a_stale_answer_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.pulse.beat()
+    world.clock.advance(STALE_S + 0.1)
+    asked: list[float | None] = []
+    monkeypatch.setattr(threading.Condition, "wait_for", lambda self, predicate, timeout: asked.append(timeout))
+    for _ in range(3):
+        assert "has not answered" in world.pulse.redis_error
+        world.clock.advance(PATIENCE_S)
+    assert asked == [pytest.approx(PATIENCE_S), 0.0, 0.0]
 
 
 def test_slots_are_renewed_now_and_then_and_at_once_after_an_outage() -> None:
