@@ -98,13 +98,20 @@ def suspicions(found: Hypothesis, audio_s: float, speech_s: float) -> frozenset[
 
 
 def repeats_a_phrase(text: str) -> bool:
-    """Whether `PHRASE_WORDS` words or more are followed by the same words at once, signs and case aside."""
+    """Whether `PHRASE_WORDS` words or more are followed by the same words at once, or fewer by the same twice, signs and
+    case aside."""
     words = ["".join(filter(str.isalnum, word)).casefold() for word in text.split()]
     words = [word for word in words if word]
+
+    def repeated(start: int, length: int, times: int) -> bool:
+        phrase = words[start : start + length]
+        return all(words[start + n * length : start + (n + 1) * length] == phrase for n in range(1, times))
+
     return any(
-        words[start : start + length] == words[start + length : start + 2 * length]
-        for length in range(PHRASE_WORDS, len(words) // 2 + 1)
-        for start in range(len(words) - 2 * length + 1)
+        repeated(start, length, times)
+        for length in range(1, len(words) // 2 + 1)
+        for times in (2 if length >= PHRASE_WORDS else 3,)
+        for start in range(len(words) - times * length + 1)
     )
 
 

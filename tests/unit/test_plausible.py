@@ -110,11 +110,15 @@ def test_improbable_text_of_silence_is_not_looked_at_twice() -> None:
     [
         ("the more proposals the more credit. The more proposals, the more credit.", True),
         ("in being modern. In being modern.", True),
-        ("no no no no", False),
+        ("Printing, printing printing.", True),
+        ("lights fire lights fire lights fire", True),
+        ("no no", False),
+        ("by and by, by and by", True),
+        ("lights fire lights fire", False),
         ("again and again", False),
         ("very, very good", False),
         ("", False),
     ],
 )
-def test_a_phrase_of_three_words_said_twice_at_once(text: str, expected: bool) -> None:
+def test_a_phrase_of_three_words_said_twice_at_once_or_a_shorter_one_three_times(text: str, expected: bool) -> None:
     assert repeats_a_phrase(text) is expected
