@@ -98,8 +98,10 @@ def suspicions(found: Hypothesis, audio_s: float, speech_s: float) -> frozenset[
 
 
 def repeats_a_phrase(text: str) -> bool:
-    """Whether `PHRASE_WORDS` words or more are followed by the same words at once, or fewer by the same twice, signs and
-    case aside."""
+    """Whether `PHRASE_WORDS` words or more are followed by the same words at once, or fewer by the same twice.
+
+    Signs and case count for nothing.
+    """
     words = ["".join(filter(str.isalnum, word)).casefold() for word in text.split()]
     words = [word for word in words if word]
 

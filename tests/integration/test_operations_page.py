@@ -21,7 +21,7 @@ from queueing.lane import Kind
 from sessions.audio_buffer import AudioBuffer
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
-SESSION = "9dZ-r_86QjgvevHr"
+SESSION = "5f0c2a9be4d17386"
 WORKER = "speech-1-4711-a3f09c"
 
 
