@@ -111,8 +111,8 @@ class QueueSettings(EnvSettings):
         3,
         ge=1,
         le=20,
-        description="Claims of one job before it is given up as dead and its client gets an error. With 1, a crash also "
-        "costs what was decoded in the same batch.",
+        description="Claims of one job before it is given up as dead and its client gets an error. With 1, a crash "
+        "also costs what was decoded in the same batch.",
     )
     max_queued: int = Field(
         10_000,

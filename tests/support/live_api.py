@@ -33,7 +33,7 @@ class LiveApi:
     ``endpoint_ms``: 0, as most tests need it: synthetic sound is no speech, and everything shall be decoded.
     """
 
-    def __init__(self, redis_url: str, *, endpoint_ms: int = 0, **settings: object) -> None:
+    def __init__(self, redis_url: str, *, endpoint_ms: object = 0, **settings: object) -> None:
         self.port = free_port()
         self.log: list[str] = []
         settings["endpoint_ms"] = endpoint_ms
