@@ -36,6 +36,7 @@ from ops.service_bench_load import FRAME_BYTES, Plan, alone_texts, measure_strea
 from ops.service_bench_long import long_clips, measure_long
 from ops.service_bench_process import Setup, running
 from ops.service_bench_report import goals, plot, table
+from ops.up import workers_of
 from queueing.policies import POLICIES
 
 STREAMS = (1, 2, 4, 8, 10, 20)
@@ -162,7 +163,7 @@ def _policies(_ctx: click.Context, _parameter: click.Parameter, text: str) -> tu
 @click.option("--duration", "duration_s", type=click.FloatRange(5, 3600), default=90.0, show_default=True, metavar="S")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides the order of the recordings.")
 @click.option("--limit", type=click.IntRange(2), metavar="N", help="So many recordings.  [default: all]")
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--workers", type=click.IntRange(1, 64), help="Worker processes.  [default: as `hearline up`]")
 @click.option("--policy", type=click.Choice(sorted(POLICIES)), default="priority", show_default=True)
 @click.option("--long", "long_too", is_flag=True, help="Also stream the long recordings, one at a time.")
 @click.option("--identical", is_flag=True, help="Also compare texts by frame size, company and policy.")
@@ -181,7 +182,7 @@ def main(
     duration_s: float,
     seed: int,
     limit: int | None,
-    workers: int,
+    workers: int | None,
     policy: str,
     long_too: bool,
     identical: bool,
@@ -199,6 +200,7 @@ def main(
     random.Random(seed).shuffle(clips)
     clips = clips[:limit]
     long = tuple(long_clips(speech)) if long_too else ()
+    workers = workers or workers_of(environment)
     wanted = Wanted(streams, duration_s, seed, workers, policy, policies if identical else (), long)
     report = measure(clips, wanted, environment)
     report["machine"] = machine

@@ -37,7 +37,7 @@ def make_plan(
     numbers = parse_counts(counts, list(table))
     settings = check_settings(runtime.environment, [kind for kind, number in numbers.items() if number])
     if procfile is None and not any(argument.startswith("worker=") for argument in counts):
-        numbers["worker"] = _usual_workers(runtime.environment)
+        numbers["worker"] = workers_of(runtime.environment)
     own_redis = not runtime.environment.get("REDIS_URL")
     if data is not None and not own_redis:
         raise WrongUse(
@@ -55,8 +55,8 @@ def make_plan(
     )
 
 
-def _usual_workers(environment: Mapping[str, str]) -> int:
-    """How many of the project's own workers run when the command line does not say."""
+def workers_of(environment: Mapping[str, str]) -> int:
+    """How many of the project's own workers run when the command line does not say; settings must be valid."""
     settings: Any = load(PROGRAMS["worker"]).from_env(environment)
     return usual_workers(cpus=usable_cpus(), threads=settings.threads, device=settings.device, gpu=GPU.exists())
 
