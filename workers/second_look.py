@@ -10,12 +10,13 @@ alone: many are, since they are cut off in the middle of a word, and the next on
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.decoding import Decoder, Piece
 from workers.encoder import FULL_WINDOW_S, Sizing, window_for
 from workers.hypothesis import Hypothesis
-from workers.plausible import LOOPS, Cause, suspicions
+from workers.plausible import LOOPS, Cause, repeats_a_phrase, suspicions
 from workers.transcriber import SAMPLE_RATE
 
 MOST_CONTINUATIONS = 3
@@ -61,6 +62,20 @@ class SecondLook:
             self._decoder.decode([piece], [window_s], sizing.silence_s if sizing else 0.0)
             self._check(piece, window_s, 0.0, partial=partial)
             parts.append(Part(last.start_s + rest_s, piece))
+        return self._whole(parts, speech_s) if sizing and _overlap(parts) else parts
+
+    def _whole(self, parts: list[Part], speech_s: float) -> list[Part]:
+        """What was gone on with too early is heard twice: the first piece in the full window if that tells all of it
+        once, else the parts as they are."""
+        piece = parts[0].piece
+        self._counters[f"suspicious_{Cause.REPEATED_PHRASE}"] += 1
+        self._counters[FULL_WINDOW] += 1
+        first, states = piece.found, piece.states
+        self._decoder.decode([piece], [FULL_WINDOW_S])
+        second, causes = self._judge(piece, speech_s)
+        if second.goes_on_at_s is None and not causes & LOOPS:
+            return parts[:1]
+        piece.hypothesis, piece.states = first, states
         return parts
 
     def _check(self, piece: Piece, window_s: int, speech_s: float, *, partial: bool) -> None:
@@ -96,6 +111,12 @@ class SecondLook:
 def _rank(causes: frozenset[Cause], found: Hypothesis) -> tuple[int, int, float]:
     """Less is better: signs of a loop, then any, then improbability."""
     return len(causes & LOOPS), len(causes), -found.average_log_probability
+
+
+def _overlap(parts: Sequence[Part]) -> bool:
+    """Whether the parts together repeat a phrase that none of them repeats by itself."""
+    texts = [part.piece.found.text for part in parts]
+    return repeats_a_phrase(" ".join(texts)) and not any(map(repeats_a_phrase, texts))
 
 
 def _rest(piece: Piece) -> float | None:

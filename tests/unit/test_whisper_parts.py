@@ -258,3 +258,22 @@ def test_a_model_that_never_comes_to_an_end_is_gone_on_with_only_so_often() -> N
     (found,) = engine.decode([DecodeRequest(talk(20.0), Kind.FINAL)])
     assert isinstance(found, Transcript)
     assert engine.counters["continued"] == 3
+
+
+@pytest.mark.parametrize(
+    ("whole", "text"),
+    [
+        (said(0.0, "hello", "world", "again", 8.0), "hello world again"),
+        (said(0.0, "hello", "world", "again", 4.0, 4.0), "hello world againhello world again"),
+    ],
+)
+def test_what_is_heard_twice_where_it_was_gone_on_is_looked_at_as_a_whole(whole: list[int], text: str) -> None:
+    """Once if the full window hears it once; a speaker who repeats himself is heard twice."""
+    answers = [said(0.0, "hello", "world", "again", 4.0, 4.0), said(0.0, "hello", "world", "again", 3.0), whole]
+    model = StubModel(lambda call, place: (answers[len(model.calls) - 1], -0.2))
+    engine = stub_transcriber(model, SIZED)
+    (found,) = engine.decode([DecodeRequest(talk(8.0), Kind.FINAL)])
+    assert isinstance(found, Transcript)
+    assert found.text == text
+    assert [window for _, window in model.windows if window != 30] == [10, 6]
+    assert engine.counters["full_window"] == 1
