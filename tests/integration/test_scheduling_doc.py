@@ -20,7 +20,7 @@ JOBS = [
     ("ann:p:1", Kind.PARTIAL, 5.8, 0),
     ("bob:p:1", Kind.PARTIAL, 5.9, 900),
     ("cy:f:0", Kind.FINAL, 7.5, 1_500),
-    ("dee:f:0", Kind.FINAL, 2.0, 2_600),
+    ("dee:f:0", Kind.FINAL, 2.0, 10_600),
 ]
 
 
@@ -53,7 +53,7 @@ def test_the_console_blocks_print_what_redis_holds(redis_client: redis.Redis) ->
     assert len(examples) >= 6
     for command, output in examples:
         if command[:3] == ["hearline", "queue", "policy"]:
-            queue.set_policy(command[3], now_ms=START_MS + 3_000)
+            queue.set_policy(command[3], now_ms=START_MS + 11_000)
             continue
         assert command[0] == "redis-cli"
         reply = call(*command[1:])
@@ -63,11 +63,11 @@ def test_the_console_blocks_print_what_redis_holds(redis_client: redis.Redis) ->
 def test_the_claims_come_in_the_order_it_explains(redis_client: redis.Redis) -> None:
     queue = JobQueue(redis_client, "main", policy="priority")
     _fill(queue)
-    claimed = [queue.claim("w", str(n), now_ms=START_MS + 3_000)[0] for n in range(2)]
+    claimed = [queue.claim("w", str(n), now_ms=START_MS + 11_000)[0] for n in range(2)]
     assert [lease.job.id for lease in claimed] == ["cy:f:0", "ann:p:1"]
     queue.release(claimed)
 
-    in_order = [queue.claim("w", f"p{n}", now_ms=START_MS + 3_000)[0].job.id for n in range(4)]
+    in_order = [queue.claim("w", f"p{n}", now_ms=START_MS + 11_000)[0].job.id for n in range(4)]
     assert in_order == ["cy:f:0", "ann:p:1", "dee:f:0", "bob:p:1"]
 
 
@@ -75,5 +75,5 @@ def test_the_other_policy_claims_as_it_explains(redis_client: redis.Redis) -> No
     queue = JobQueue(redis_client, "main", policy="hrrn")
     _fill(queue)
 
-    in_order = [queue.claim("w", str(n), now_ms=START_MS + 3_000)[0].job.id for n in range(4)]
+    in_order = [queue.claim("w", str(n), now_ms=START_MS + 11_000)[0].job.id for n in range(4)]
     assert in_order == ["cy:f:0", "dee:f:0", "ann:p:1", "bob:p:1"]

@@ -114,17 +114,17 @@ def _start_under_flood(name: str, victim: Lane, until_ms: int = 120_000) -> floa
         ("sjf", LONG, 30_000, 30_200),
         # a partial under a flood of finals: strict, sjf and hrrn leave it until its age limit
         ("fcfs", PARTIAL, 0, 200),
-        ("priority", PARTIAL, 300, 700),
-        ("priority", LATE_PARTIAL, 1_800, 2_200),
+        ("priority", PARTIAL, 8_300, 8_700),
+        ("priority", LATE_PARTIAL, 9_800, 10_200),
         ("edf", PARTIAL, 800, 1_200),
-        ("boost", PARTIAL, 300, 700),
+        ("boost", PARTIAL, 8_300, 8_700),
         ("strict", PARTIAL, 60_000, 60_200),
         ("sjf", PARTIAL, 60_000, 60_200),
         ("hrrn", PARTIAL, 60_000, 60_200),
         # a file under a flood of finals
         ("fcfs", FILE, 0, 200),
-        ("priority", FILE, 31_800, 32_200),
-        ("boost", FILE, 31_800, 32_200),
+        ("priority", FILE, 39_800, 40_200),
+        ("boost", FILE, 39_800, 40_200),
     ],
 )
 def test_who_can_starve_and_for_how_long(name: str, victim: Lane, least_ms: float, most_ms: float) -> None:

@@ -26,7 +26,7 @@ RANKS = [
     ("fcfs", FILE, 0, 0, 1),
     ("priority", PARTIAL, 0, 1_500, 1),
     ("priority", Lane(Kind.PARTIAL, 5), 0, 0, 1),
-    ("priority", FINAL, 0, 2_000, 1),
+    ("priority", FINAL, 0, 10_000, 1),
     ("priority", FILE, 0, -30_000, 1),
     ("strict", PARTIAL, 1, 0, 1),
     ("strict", FINAL, 0, 0, 1),
@@ -43,7 +43,7 @@ RANKS = [
     # one worker at load 0.5 of 200 ms jobs: e^x - 1 = 2x has x = 1.2564312, so g = x / 200 ms, and
     # -ln(1 - e^-x) / g = 53.33 ms, -ln(1 - e^-2x) / g = 13.45 ms, -ln(1 - e^-5x) / g = 0.30 ms
     ("boost", PARTIAL, 0, 1_553.33, 1),
-    ("boost", FINAL, 0, 2_013.45, 1),
+    ("boost", FINAL, 0, 10_013.45, 1),
     ("boost", FILE, 0, -29_999.70, 1),
 ]
 
