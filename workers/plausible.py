@@ -54,6 +54,7 @@ class Cause(StrEnum):
     BEYOND_END = "beyond_end"
     UNFINISHED = "unfinished"
     SHORT_TEXT = "short_text"
+    UNHEARD_END = "unheard_end"
     LOG_PROBABILITY = "log_probability"
 
 

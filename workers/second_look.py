@@ -25,6 +25,9 @@ MOST_CONTINUATIONS = 3
 REST_S = 1.0
 """Less audio than this behind the last timestamp is not taken up again: timestamps are off by so much."""
 
+UNHEARD_S = 0.3
+"""Speech behind the last timestamp that is too short to be taken up again but long enough for a word."""
+
 NO_REPEAT = 5
 """The bounded search forbids sequences of five tokens to come twice."""
 
@@ -48,10 +51,13 @@ class SecondLook:
         self._decoder = decoder
         self._counters = counters
 
-    def complete(self, piece: Piece, sizing: Sizing | None, speech_s: float, *, partial: bool) -> list[Part]:
+    def complete(
+        self, piece: Piece, sizing: Sizing | None, speech_s: float, speech_to_s: float, *, partial: bool
+    ) -> list[Part]:
         """The parts of a piece that was decoded once in the window of its ``sizing``: checked, and gone on with where
-        the model stopped before the end. ``speech_s``: seconds of speech in it."""
-        self._check(piece, window_for(piece.audio_s, sizing), speech_s, partial=partial)
+        the model stopped before the end. ``speech_s``: seconds of speech in it, the last at ``speech_to_s``; 0 where
+        nobody measured."""
+        self._check(piece, window_for(piece.audio_s, sizing), speech_s, speech_to_s, partial=partial)
         parts = [Part(0.0, piece)]
         while len(parts) <= MOST_CONTINUATIONS and (rest_s := _rest(parts[-1].piece)) is not None:
             last = parts[-1]
@@ -60,7 +66,7 @@ class SecondLook:
             piece.language = last.piece.language
             window_s = window_for(piece.audio_s, sizing)
             self._decoder.decode([piece], [window_s], sizing.silence_s if sizing else 0.0)
-            self._check(piece, window_s, 0.0, partial=partial)
+            self._check(piece, window_s, 0.0, max(0.0, speech_to_s - last.start_s - rest_s), partial=partial)
             parts.append(Part(last.start_s + rest_s, piece))
         return self._whole(parts, speech_s) if sizing and _overlap(parts) else parts
 
@@ -72,14 +78,14 @@ class SecondLook:
         self._counters[FULL_WINDOW] += 1
         first, states = piece.found, piece.states
         self._decoder.decode([piece], [FULL_WINDOW_S])
-        second, causes = self._judge(piece, speech_s)
+        second, causes = self._judge(piece, speech_s, 0.0)
         if second.goes_on_at_s is None and not causes & LOOPS:
             return parts[:1]
         piece.hypothesis, piece.states = first, states
         return parts
 
-    def _check(self, piece: Piece, window_s: int, speech_s: float, *, partial: bool) -> None:
-        first, causes = self._judge(piece, speech_s)
+    def _check(self, piece: Piece, window_s: int, speech_s: float, speech_to_s: float, *, partial: bool) -> None:
+        first, causes = self._judge(piece, speech_s, speech_to_s)
         if partial:
             causes &= LOOPS
         if not causes:
@@ -90,7 +96,7 @@ class SecondLook:
             self._counters[FULL_WINDOW] += 1
             states = piece.states
             self._decoder.decode([piece], [FULL_WINDOW_S])
-            second, causes_then = self._judge(piece, speech_s)
+            second, causes_then = self._judge(piece, speech_s, speech_to_s)
             if _rank(causes_then, second) > _rank(causes, first):
                 piece.hypothesis, piece.states = first, states
             else:
@@ -99,13 +105,17 @@ class SecondLook:
             return
         self._counters[BOUNDED_SEARCH] += 1
         self._decoder.search([piece], no_repeat=NO_REPEAT)
-        third, _ = self._judge(piece, speech_s)
+        third, _ = self._judge(piece, speech_s, speech_to_s)
         if third.average_log_probability <= first.average_log_probability:
             piece.hypothesis = first
 
     @staticmethod
-    def _judge(piece: Piece, speech_s: float) -> tuple[Hypothesis, frozenset[Cause]]:
-        return piece.found, suspicions(piece.found, piece.audio_s, speech_s)
+    def _judge(piece: Piece, speech_s: float, speech_to_s: float) -> tuple[Hypothesis, frozenset[Cause]]:
+        found = piece.found
+        causes = suspicions(found, piece.audio_s, speech_s)
+        if found.goes_on_at_s is not None and _rest(piece) is None and speech_to_s - found.goes_on_at_s >= UNHEARD_S:
+            causes |= {Cause.UNHEARD_END}
+        return found, causes
 
 
 def _rank(causes: frozenset[Cause], found: Hypothesis) -> tuple[int, int, float]:

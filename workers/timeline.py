@@ -56,6 +56,11 @@ class Timeline:
         """Seconds that are decoded."""
         return sum(stretch.end_s - stretch.start_s for stretch in self.kept)
 
+    def measure(self, speech: Sequence[Speech]) -> tuple[float, float]:
+        """Seconds of speech, and where the last of it ends in the joined stretches."""
+        silent_s = self.kept[-1].end_s - speech[-1].end_s
+        return sum(stretch.end_s - stretch.start_s for stretch in speech), self.audio_s - silent_s
+
     def cut(self, samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The kept samples, joined; the same array when all are kept."""
         if len(self.kept) == 1 and self.kept[0].start_s == 0 and self._place(self.kept[0].end_s) >= len(samples):

@@ -220,9 +220,9 @@ class WhisperTranscriber:
         began_s = self._clock.monotonic()
         partial = task.request.kind is Kind.PARTIAL
         # A partial's speech was only looked for, not measured.
-        speech_s = 0.0 if partial else sum(stretch.end_s - stretch.start_s for stretch in task.speech)
+        measured = (0.0, 0.0) if partial else task.timeline.measure(task.speech)
         try:
-            parts = self._second_look.complete(task.piece, task.sizing, speech_s, partial=partial)
+            parts = self._second_look.complete(task.piece, task.sizing, *measured, partial=partial)
             found = self._transcript(task, parts)
         except (RuntimeError, ValueError, IndexError) as error:
             # CTranslate2 raises the first two; alignment the last on odd token sequences.

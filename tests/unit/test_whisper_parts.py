@@ -277,3 +277,20 @@ def test_what_is_heard_twice_where_it_was_gone_on_is_looked_at_as_a_whole(whole:
     assert found.text == text
     assert [window for _, window in model.windows if window != 30] == [10, 6]
     assert engine.counters["full_window"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "stopped_at_s", "looks"),
+    [(Kind.FINAL, 7.2, 1), (Kind.PARTIAL, 7.2, 0), (Kind.FINAL, 7.9, 0)],
+    ids=["a word may be left", "the next partial comes anyway", "nothing is left"],
+)
+def test_a_last_word_that_the_model_stopped_before_is_listened_for_once_more(
+    kind: Kind, stopped_at_s: float, looks: int
+) -> None:
+    short, whole = said(0.0, "hello", stopped_at_s, stopped_at_s), said(0.0, "hello", "world", 8.0)
+    model = StubModel(lambda call, place: (short if len(model.calls) == 1 else whole, -0.2))
+    engine = stub_transcriber(model, SIZED)
+    (found,) = engine.decode([DecodeRequest(talk(8.0), kind)])
+    assert isinstance(found, Transcript)
+    assert found.text == ("hello world" if looks else "hello")
+    assert engine.counters["full_window"] == engine.counters["suspicious_unheard_end"] == looks

@@ -71,6 +71,11 @@ def test_only_long_silence_is_left_out(speech: list[tuple[float, float]], kept: 
     assert cut[0] == round(kept[0][0] * 16_000)
 
 
+def test_speech_is_measured_in_the_joined_stretches() -> None:
+    speech = [Speech(0.5, 2.0), Speech(5.0, 9.0)]
+    assert Timeline.of(speech, 10.0).measure(speech) == (5.5, 7.0), "2.5 s and 4.5 s to the last word, 1 s behind it"
+
+
 def test_a_word_at_a_seam_stays_on_its_side() -> None:
     timeline = Timeline.of([Speech(0.5, 2.0), Speech(5.0, 9.5)], 10.0)
     words = [Word("before", 2.0, 2.6, 0.5), Word("after", 2.4, 3.4, 0.5)]
