@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,14 @@ import redis
 from ops.redis_server import RedisServer
 from queueing.connect import connect
 from tests.support.leaks import keys_without_expiry
+
+
+def pytest_configure() -> None:
+    """Whoever starts the tests in the background has SIGINT, and with nohup SIGHUP, ignored; what the tests start would
+    inherit that, and some of it is to be stopped by them. A signal with a handler is not ignored in a new program."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
 
 
 @pytest.fixture(scope="session")
