@@ -9,11 +9,11 @@ import click
 
 from ops.doctor_checks import Finding, Level, run_checks
 from ops.errors import WrongUse
-from ops.machine import usable_cpus
 from ops.run_file import find_running, run_file
 from ops.runtime import Runtime
 from ops.settings import UpSettings
 from ops.tune import BOUND_S, find_recordings, lines, tune
+from queueing.machine import usable_cpus
 
 COLOURS = {Level.OK: "green", Level.SKIPPED: "bright_black", Level.WARNING: "yellow", Level.WRONG: "red"}
 

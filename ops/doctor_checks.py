@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psutil
 
-from ops.machine import usable_cpus
 from ops.ports import holder, try_port
 from ops.procfile import python_module
 from ops.readiness import State, ask
@@ -25,6 +24,7 @@ from ops.run_file import RunRecord
 from ops.settings import UpSettings
 from queueing.connect import check_redis, connect
 from queueing.errors import QueueUnavailable, UnsafeRedis
+from queueing.machine import usable_cpus
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_REDIS = (6, 2)

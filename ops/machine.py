@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 MOST_THREADS = 4
@@ -12,11 +11,6 @@ MOST_WORKERS = 4
 """More is a decision: each worker holds a model of its own in memory."""
 
 GPU = Path("/dev/nvidia0")
-
-
-def usable_cpus() -> int:
-    """CPUs this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def usual_workers(*, cpus: int, threads: int, device: str, gpu: bool) -> int:

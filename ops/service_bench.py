@@ -37,6 +37,7 @@ from ops.service_bench_long import long_clips, measure_long
 from ops.service_bench_process import Setup, running
 from ops.service_bench_report import goals, plot, table
 from ops.up import workers_of
+from queueing.machine import processor, usable_cpus
 from queueing.policies import POLICIES
 
 STREAMS = (1, 2, 4, 8, 10, 20)
@@ -119,21 +120,13 @@ def _machine(environment: Mapping[str, str]) -> dict[str, Any]:
     import psutil
 
     return {
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": processor(),
+        "cores": usable_cpus(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "packages": {name: version(name) for name in ("faster-whisper", "ctranslate2", "redis", "gunicorn")},
         "settings": {name: value for name, value in environment.items() if name.startswith("HEARLINE_")},
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def _say(text: str) -> None:

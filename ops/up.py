@@ -13,7 +13,7 @@ import click
 
 from ops.configuration import load
 from ops.errors import Failed, Missing, WrongUse
-from ops.machine import GPU, usable_cpus, usual_workers
+from ops.machine import GPU, usual_workers
 from ops.output import Console, JsonLines, Output
 from ops.procfile import parse_counts, read_table
 from ops.runtime import Runtime
@@ -21,6 +21,7 @@ from ops.service import Plan, Service
 from ops.settings_check import PROGRAMS, check_settings, misspelt
 from ops.supervisor import Stop
 from queueing.clock import Clock
+from queueing.machine import usable_cpus
 
 
 def make_plan(

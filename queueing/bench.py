@@ -39,6 +39,7 @@ from queueing.bench_order import responses
 from queueing.bench_peers import CONTENDERS, FINISH_LIMIT_S, PEERS, WARM_UP_JOBS, Times
 from queueing.bench_redis import BenchError, Summary, cpu_s, empty_redis
 from queueing.connect import connect
+from queueing.machine import usable_cpus
 from queueing.policies import POLICIES
 
 SECTIONS = ("claims", "round-trips", "jobs", "dispatch", "order")
@@ -161,7 +162,7 @@ def _environment(url: str, plan: Plan) -> dict[str, Any]:
     server = client.info("server")
     client.close()
     return {
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpus": usable_cpus(),
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "machine": platform.machine(),
         "system": platform.system(),

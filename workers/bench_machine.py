@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import psutil
+
+from queueing.machine import processor, usable_cpus
 
 PACKAGES = ("hearline", "faster-whisper", "ctranslate2", "numpy", "onnxruntime", "earshot")
 
@@ -16,24 +17,14 @@ PACKAGES = ("hearline", "faster-whisper", "ctranslate2", "numpy", "onnxruntime",
 def describe_machine() -> dict[str, Any]:
     """Processor, cores, memory, versions, and how busy the machine was with other things."""
     return {
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": processor(),
+        "cores": usable_cpus(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "packages": {name: found for name in PACKAGES if (found := _version(name))},
     }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
 
 
 def _version(package: str) -> str | None:

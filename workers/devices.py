@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import ctranslate2
 
+from queueing.machine import usable_cpus
 from workers.model_files import ModelError
 
 MOST_THREADS = 4
@@ -44,5 +43,4 @@ def choose_threads(wanted: int) -> int:
     """
     if wanted:
         return wanted
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(usable - 1, MOST_THREADS))
+    return max(1, min(usable_cpus() - 1, MOST_THREADS))
