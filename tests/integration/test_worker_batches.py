@@ -15,7 +15,7 @@ from queueing.job_queue import QueueLimits
 from queueing.lane import Kind, Lane
 from sessions.results import DecodeResult
 from tests.support.eventually import eventually
-from tests.support.workers import Desk, ThreadWorker, desk_at, noise_pcm, scripted
+from tests.support.workers import Desk, ThreadWorker, noise_pcm, scripted, tidy_desk_at
 from workers.scripted import Fault, Script, ScriptedTranscriber, scripted_text
 from workers.transcriber import DecodeError, DecodeRequest, Transcript
 
@@ -25,10 +25,8 @@ INSTANT = Script(base_s=0, per_audio_s=0)
 
 @pytest.fixture
 def desk(redis_url: str) -> Iterator[Desk]:
-    with desk_at(redis_url, LIMITS) as desk:
+    with tidy_desk_at(redis_url, LIMITS) as desk:
         yield desk
-        for session in {delivery.session for delivery in desk.listen()}:
-            desk.queue.cancel_session(session)
 
 
 class Recorder:

@@ -17,7 +17,7 @@ from queueing.job_queue import QueueLimits
 from queueing.lane import Kind
 from sessions.results import DecodeResult
 from tests.support.eventually import eventually
-from tests.support.workers import Desk, ThreadWorker, desk_at, noise_pcm, scripted
+from tests.support.workers import Desk, ThreadWorker, desk_at, noise_pcm, scripted, tidy_desk_at
 from workers.scripted import Fault, Script, scripted_text
 from workers.transcriber import UNSUPPORTED_LANGUAGE, DecodeError, DecodeRequest, Transcript
 
@@ -26,10 +26,8 @@ LIMITS = QueueLimits(lease_ms=1000, max_attempts=2)
 
 @pytest.fixture
 def desk(redis_url: str) -> Iterator[Desk]:
-    with desk_at(redis_url, LIMITS) as desk:
+    with tidy_desk_at(redis_url, LIMITS) as desk:
         yield desk
-        for session in {delivery.session for delivery in desk.listen()}:
-            desk.queue.cancel_session(session)
 
 
 class Gate:

@@ -265,3 +265,12 @@ def desk_at(redis_url: str, limits: QueueLimits) -> Iterator[Desk]:
     finally:
         desk.close()
         client.close()
+
+
+@contextmanager
+def tidy_desk_at(redis_url: str, limits: QueueLimits) -> Iterator[Desk]:
+    """A desk that cancels every session it has heard of, so that nothing of them stays."""
+    with desk_at(redis_url, limits) as desk:
+        yield desk
+        for session in {delivery.session for delivery in desk.listen()}:
+            desk.queue.cancel_session(session)
