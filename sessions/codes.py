@@ -14,6 +14,7 @@ class CloseCode(IntEnum):
     POLICY = 1008
     TOO_BIG = 1009
     INTERNAL = 1011
+    SERVICE_RESTART = 1012
     TRY_AGAIN = 1013
 
 
@@ -38,6 +39,8 @@ class ErrorCode(StrEnum):
     STATE_LOST = "state_lost"
     UNAVAILABLE = "unavailable"
     SHUTTING_DOWN = "shutting_down"
+    RESUME_REFUSED = "resume_refused"
+    TAKEN_OVER = "taken_over"
     INTERNAL = "internal"
 
 
@@ -118,7 +121,15 @@ CODES: dict[ErrorCode, CodeInfo] = {
         True, CloseCode.INTERNAL, True, "Redis cannot be reached.", "Try again after retry_after_s."
     ),
     ErrorCode.SHUTTING_DOWN: CodeInfo(
-        True, CloseCode.TRY_AGAIN, True, "This server process ends.", "Reconnect after retry_after_s."
+        True, CloseCode.SERVICE_RESTART, True, "This server process ends.",
+        "Resume the stream, or reconnect after retry_after_s.",
+    ),
+    ErrorCode.RESUME_REFUSED: CodeInfo(
+        True, CloseCode.POLICY, False, "There is no such stream to resume, not any more, or not with this token.",
+        "Open a new stream.",
+    ),
+    ErrorCode.TAKEN_OVER: CodeInfo(
+        True, CloseCode.POLICY, False, "Another connection has resumed this stream.", "Leave it to that one."
     ),
     ErrorCode.INTERNAL: CodeInfo(
         True, CloseCode.INTERNAL, True, "A fault of the server.", "Try again; report it if it stays."

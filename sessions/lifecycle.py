@@ -74,6 +74,12 @@ class Lifecycle(Course):
         self.out.words = message.words
         return self.open() or [self._describe()]
 
+    def resume_late(self, now: float) -> list[Effect]:
+        """A resume message: only the first message of a connection may be one, and only of a stream that waits."""
+        if self.phase is Phase.WAITING:
+            return self.fatal(now, ErrorCode.RESUME_REFUSED, "there is no such stream to resume; open a new one")
+        return self.bad(now, ErrorCode.BAD_STATE, "resume came after the first message; it is ignored")
+
     def _describe(self) -> OpenBuffer:
         return OpenBuffer(self._meta | self._options.described(self.intake.endpoint_s))
 

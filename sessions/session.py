@@ -26,7 +26,7 @@ from sessions.lifecycle import Lifecycle
 from sessions.limits import SessionLimits
 from sessions.sniff import is_control_message
 from sessions.summary import StreamSummary
-from sessions.wire import End, Flush, Start, decode_client
+from sessions.wire import End, Flush, Resume, Start, decode_client
 
 
 class Session:
@@ -89,10 +89,12 @@ class Session:
             return stream.bad(now, error.code, str(error))
         if stream.phase is Phase.ENDING:
             # After an end of the server's making these are messages that crossed it on the way: no fault.
-            late = stream.ending is Ending.CLIENT and isinstance(message, Start | End | Flush)
+            late = stream.ending is Ending.CLIENT and isinstance(message, Start | Resume | End | Flush)
             return stream.bad(now, ErrorCode.BAD_STATE, f"{message.type} after end; it is ignored") if late else []
         if isinstance(message, Start):
             return stream.start(now, message)
+        if isinstance(message, Resume):
+            return stream.resume_late(now)
         opening = stream.open()
         if isinstance(message, End):
             return opening + stream.end(now, Ending.CLIENT)

@@ -1,7 +1,7 @@
 """The streaming protocol, version 1: message types, limits, encode and decode. No I/O.
 
-Client to server: `Start`, `Flush`, `Keepalive`, `End` as text, audio as binary messages.
-Server to client: `Ready`, `Partial`, `Final`, `Done`, `Error`, all text. docs/protocol.md tells the rest.
+Client to server: `Start`, `Resume`, `Flush`, `Keepalive`, `End` as text, audio as binary messages.
+Server to client: `Ready`, `Partial`, `Final`, `Ack`, `Done`, `Error`, all text. docs/protocol.md tells the rest.
 Unknown fields are ignored by both sides; an unknown type is `UnknownType`, anything else wrong `BadMessage`.
 """
 
@@ -18,10 +18,10 @@ from sessions.errors import BadMessage, UnknownType, WireError
 
 __all__ = [
     "BYTES_PER_SAMPLE", "BYTES_PER_SECOND", "CHANNELS", "CODES", "ENCODING", "MAX_BAD_MESSAGES", "MAX_ENDPOINT_MS",
-    "MAX_HOTWORDS", "MAX_INITIAL_PROMPT", "MAX_TEXT_BYTES", "MIN_ENDPOINT_MS", "PROTOCOL", "SAMPLE_RATE",
+    "MAX_HOTWORDS", "MAX_INITIAL_PROMPT", "MAX_TEXT_BYTES", "MIN_ENDPOINT_MS", "PROTOCOL", "SAMPLE_RATE", "Ack",
     "BadMessage", "ClientMessage", "CloseCode", "CodeInfo", "Done", "End", "Error", "ErrorCode", "Final", "Flush",
-    "Keepalive", "Limits", "Partial", "Ready", "ServerMessage", "Start", "Timing", "UnknownType", "WireError", "Word",
-    "decode_client", "decode_server", "encode",
+    "Keepalive", "Limits", "Partial", "Ready", "Resume", "ServerMessage", "Start", "Timing", "UnknownType", "WireError",
+    "Word", "decode_client", "decode_server", "encode",
 ]  # fmt: skip
 
 PROTOCOL = 1
@@ -74,6 +74,9 @@ class Start(_Message):
     """Words to expect: names, terms."""
     client_ref: str | None = Field(None, max_length=MAX_CLIENT_REF)
     """The client's own name for this stream, for logs; never interpreted."""
+    resume: bool | None = None
+    """None: a stream that lost its connection waits for its client to come back; True: the client promises to; False:
+    nothing waits."""
 
     @field_validator("endpoint_ms", mode="before")
     @classmethod
@@ -84,6 +87,18 @@ class Start(_Message):
         raise ValueError(
             f"give {MIN_ENDPOINT_MS} to {MAX_ENDPOINT_MS} whole milliseconds, or false for no cuts at pauses"
         )
+
+
+class Resume(_Message):
+    """First message of a client that lost its connection and goes on with its stream on this one."""
+
+    type: Literal["resume"] = "resume"
+    session: str = Field(min_length=1, max_length=64)
+    """Of the stream's `Ready`."""
+    token: str = Field(min_length=1, max_length=128)
+    """Of the newest `Ready` that arrived."""
+    last_seq: int = Field(ge=0)
+    """Of the newest `Partial` or `Final` that arrived; 0 for none."""
 
 
 class Flush(_Message):
@@ -104,7 +119,7 @@ class End(_Message):
     type: Literal["end"] = "end"
 
 
-ClientMessage = Start | Flush | Keepalive | End
+ClientMessage = Start | Resume | Flush | Keepalive | End
 
 
 class Limits(_Message):
@@ -129,6 +144,13 @@ class Ready(_Message):
     session: str
     protocol: int = PROTOCOL
     limits: Limits
+    token: str | None = None
+    """The right to `Resume` the stream, once; None where it cannot be resumed."""
+    resume_s: Seconds = 0.0
+    """How long a lost connection may take to come back."""
+    received_s: Seconds = 0.0
+    """Audio that need not be sent again: of a resumed stream the client goes on at sample received_s * 16000."""
+    resumed: bool = False
 
 
 class Word(_Message):
@@ -182,6 +204,13 @@ class Final(_Message):
     timing: Timing | None = None
 
 
+class Ack(_Message):
+    """Audio up to here is kept safely: even if the connection is lost it need not be sent again."""
+
+    type: Literal["ack"] = "ack"
+    received_s: Seconds
+
+
 class Done(_Message):
     """The stream is complete: seconds of audio accepted and finals sent."""
 
@@ -200,11 +229,13 @@ class Error(_Message):
     retry_after_s: Seconds | None = None
 
 
-ServerMessage = Ready | Partial | Final | Done | Error
+ServerMessage = Ready | Partial | Final | Ack | Done | Error
 
-_CLIENT: Mapping[str, type[_Message]] = {"start": Start, "flush": Flush, "keepalive": Keepalive, "end": End}
+_CLIENT: Mapping[str, type[_Message]] = {
+    "start": Start, "resume": Resume, "flush": Flush, "keepalive": Keepalive, "end": End,
+}  # fmt: skip
 _SERVER: Mapping[str, type[_Message]] = {
-    "ready": Ready, "partial": Partial, "final": Final, "done": Done, "error": Error,
+    "ready": Ready, "partial": Partial, "final": Final, "ack": Ack, "done": Done, "error": Error,
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from sessions.codes import ErrorCode
 from sessions.wire import (
     MAX_ENDPOINT_MS,
     MIN_ENDPOINT_MS,
+    Ack,
     ClientMessage,
     Done,
     End,
@@ -23,6 +24,7 @@ from sessions.wire import (
     Limits,
     Partial,
     Ready,
+    Resume,
     ServerMessage,
     Start,
     Timing,
@@ -55,8 +57,15 @@ starts = st.builds(
     initial_prompt=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=200),
     hotwords=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=200),
     client_ref=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=128),
+    resume=st.none() | st.booleans(),
 )
-client_messages = starts | st.sampled_from([Flush(), Keepalive(), End()])
+resumes = st.builds(
+    Resume,
+    session=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64),
+    token=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128),
+    last_seq=counts,
+)
+client_messages = starts | resumes | st.sampled_from([Flush(), Keepalive(), End()])
 
 words = st.builds(Word, text=texts, start_s=seconds, end_s=seconds, probability=st.floats(0, 1))
 limits = st.builds(
@@ -71,7 +80,17 @@ limits = st.builds(
     endpoint_ms=st.just(False) | st.integers(MIN_ENDPOINT_MS, MAX_ENDPOINT_MS),
 )
 server_messages = st.one_of(
-    st.builds(Ready, session=texts, protocol=counts, limits=limits),
+    st.builds(
+        Ready,
+        session=texts,
+        protocol=counts,
+        limits=limits,
+        token=st.none() | texts,
+        resume_s=seconds,
+        received_s=seconds,
+        resumed=st.booleans(),
+    ),
+    st.builds(Ack, received_s=seconds),
     st.builds(Partial, seq=numbers, start_s=seconds, end_s=seconds, stable=texts, text=texts),
     st.builds(
         Final,

@@ -19,6 +19,7 @@ from sessions.wire import (
     MAX_INITIAL_PROMPT,
     MAX_TEXT_BYTES,
     MIN_ENDPOINT_MS,
+    Ack,
     Done,
     End,
     Error,
@@ -28,6 +29,7 @@ from sessions.wire import (
     Limits,
     Partial,
     Ready,
+    Resume,
     ServerMessage,
     Start,
     Timing,
@@ -80,8 +82,8 @@ def test_every_close_code_is_told_and_no_other() -> None:
     assert {int(code) for code in re.findall(r"\b1\d{3}\b", paragraph)} == {int(code) for code in CloseCode}
 
 
-@pytest.mark.parametrize("model", [Start, Flush, Keepalive, End, Ready, Partial, Final, Done, Error])
-def test_every_field_of_every_message_is_in_its_table(model: type[Start | ServerMessage]) -> None:
+@pytest.mark.parametrize("model", [Start, Resume, Flush, Keepalive, End, Ready, Partial, Final, Ack, Done, Error])
+def test_every_field_of_every_message_is_in_its_table(model: type[Start | Resume | ServerMessage]) -> None:
     kind = model.model_fields["type"].default
     tables = [cells for cells in PAGE.splitlines() if cells.startswith(f"| `{kind}` |")]
     fields = [match[1] for line in tables if (match := re.match(rf"\| `{kind}` \| `(\w+)` \|", line))]

@@ -201,7 +201,7 @@ def test_a_drain_finishes_what_was_said_and_sends_the_client_elsewhere() -> None
     assert [(final.text, final.last) for final in driver.finals] == [("said", True)]
     assert driver.errors == ["shutting_down"]
     assert driver.last_error.retry_after_s is not None
-    assert driver.closed == (1013, "shutting_down")
+    assert driver.closed == (1012, "shutting_down")
 
 
 def test_a_drain_ends_quiet_streams_at_once() -> None:
@@ -209,7 +209,7 @@ def test_a_drain_ends_quiet_streams_at_once() -> None:
         driver = Driver(LIMITS)
         prepare(driver)
         driver.run(driver.session.on_drain(driver.now, driver.now + 5))
-        assert driver.closed == (1013, "shutting_down")
+        assert driver.closed == (1012, "shutting_down")
         assert driver.finals == []
 
 
@@ -226,7 +226,7 @@ def test_a_drain_that_takes_too_long_is_an_explicit_error() -> None:
     driver.run(driver.session.on_drain(driver.now, driver.now + 5))
     driver.wait(5)
     assert driver.errors == ["shutting_down"]
-    assert driver.closed == (1013, "shutting_down")
+    assert driver.closed == (1012, "shutting_down")
 
 
 def test_a_fault_of_the_server_is_told() -> None:

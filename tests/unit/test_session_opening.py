@@ -10,7 +10,7 @@ import pytest
 from queueing.lane import Kind
 from sessions.effects import AppendAudio, OpenBuffer, Send
 from sessions.limits import KEEP_BUFFER_S, SessionLimits
-from sessions.wire import MAX_BAD_MESSAGES, MAX_TEXT_BYTES, Done, End, Flush, Keepalive, Ready, Start
+from sessions.wire import MAX_BAD_MESSAGES, MAX_TEXT_BYTES, Done, End, Flush, Keepalive, Ready, Resume, Start
 from tests.support.session_driver import Driver, speechlike
 
 
@@ -274,3 +274,16 @@ def test_nothing_happens_after_the_end() -> None:
     assert len(driver.sent) == count
     assert driver.cancelled == 1
     assert driver.session.next_tick() is None
+
+
+def test_a_resume_of_nothing_is_refused_and_one_that_comes_late_is_ignored() -> None:
+    resume = Resume(session="s1", token="t", last_seq=0)
+    driver = Driver()
+    driver.text(resume)
+    assert driver.errors == ["resume_refused"]
+    assert driver.closed == (1008, "resume_refused")
+    driver = Driver()
+    driver.text(Start())
+    driver.text(resume)
+    assert driver.errors == ["bad_state"]
+    assert driver.closed is None
