@@ -9,6 +9,7 @@ import fcntl
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -63,7 +64,10 @@ class RedisServer:
         binary: Path | None = None,
         tethered: bool = False,
         last_out: LastOut | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """``environment``: all of the server's; None for that of this process."""
+        self._environment = environment
         self._data_dir = data_dir
         self._binary = binary
         self._tethered = tethered and last_out is None
@@ -148,6 +152,7 @@ class RedisServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                env=self._environment,
                 # The server inherits the lock, so that the folder stays locked for as long as it lives.
                 pass_fds=() if self._lock is None else (self._lock,),
             )

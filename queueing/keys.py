@@ -5,11 +5,17 @@ docs/redis-keys.md lists the same keys with types, contents and expiry; a test c
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from queueing.lane import Lane
 
 FRONT_CHANNEL_PREFIX = "hl:front:"
+
+PERMANENT = re.compile(
+    r"^hl:\{q:[^}]+\}:(lane:.+|heads|leases|open-partial|dead|costs|policy|workers|wake|streams|counts)$"
+)
+"""The permanent keys of docs/redis-keys.md: bounded by design, so without expiry. Every other key expires."""
 
 
 def front_channel(front: str) -> str:

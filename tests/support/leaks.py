@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import redis
 
-PERMANENT = re.compile(
-    r"^hl:\{q:[^}]+\}:(lane:.+|heads|leases|open-partial|dead|costs|policy|workers|wake|streams|counts)$"
-)
-"""The permanent keys of docs/redis-keys.md: bounded by design, so without expiry."""
+from queueing.keys import PERMANENT
 
 
 def keys_without_expiry(client: redis.Redis) -> list[str]:
