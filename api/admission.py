@@ -75,7 +75,9 @@ class Admission:
         new_session: Callable[[], str],
         redis_error: Callable[[], str],
         release_slot: Callable[[str], None],
+        overload: Callable[[], Refusal | None] = lambda: None,
     ) -> None:
+        """``overload``: why no new stream is taken now, None when one is."""
         self._slots = slots
         self._metrics = metrics
         self._max_streams = max_streams
@@ -83,11 +85,17 @@ class Admission:
         self._new_session = new_session
         self._redis_error = redis_error
         self._release_slot = release_slot
+        self._overload = overload
         self._lock = threading.Lock()
         self._running = 0
         self._open = 0
         self.draining = False
         """Set once, when the process ends."""
+
+    @property
+    def overload(self) -> Refusal | None:
+        """Why no new stream is taken now, whoever asks; None when one is."""
+        return self._overload()
 
     @property
     def running(self) -> int:
@@ -98,7 +106,8 @@ class Admission:
     def admit(self) -> Iterator[Ticket | Response]:
         """The gate of the stream's route: a ticket, or the response that says why not."""
         protocol = request.environ.get("SERVER_PROTOCOL", "")
-        refusal = handshake_problem(request.method, request.headers, protocol) or self._take_thread()
+        refusal = handshake_problem(request.method, request.headers, protocol)
+        refusal = refusal or self._overload() or self._take_thread()
         if refusal is not None:
             yield self._refuse(refusal)
             return

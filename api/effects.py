@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from api.cleaner import Cleaner
 from api.metrics import StreamMetrics
+from api.overload import Load
 from api.pulse import Pulse
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded
@@ -55,6 +56,7 @@ class Ports:
     pulse: Pulse
     cleaner: Cleaner
     pause: Callable[[float], object]
+    load: Callable[[], Load] = Load
 
 
 class EffectRunner:

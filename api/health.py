@@ -25,6 +25,8 @@ def readiness(service: StreamService) -> list[str]:
         reasons.append(problem)
     elif not service.pulse.workers_alive:
         reasons.append("no worker with a loaded model has a fresh heartbeat; is `python -m workers` running?")
+    if (refusal := service.admission.overload) and refusal.reason == "redis_memory":
+        reasons.append(refusal.message)
     if not service.listener.connected:
         reasons.append("the subscription for results does not stand")
     return reasons
@@ -72,6 +74,9 @@ def blueprint(service: StreamService, reader: QueueReader, registry: Callable[[]
         body: dict[str, Any] = {"ready": not reasons}
         if reasons:
             body |= {"reason": "; ".join(reasons), "reasons": reasons}
+        elif refusal := service.admission.overload:
+            # For some seconds, and every front end of the queue alike: no reason to take this one out of service.
+            body["overloaded"] = refusal.message
         return jsonify(body), 503 if reasons else 200
 
     @routes.get("/v1/status")

@@ -66,6 +66,8 @@ class PulseSources:
     """Called when Redis has answered, for what waited for that."""
     report: Callable[[], None]
     """Called at every pulse, to update gauges."""
+    measure: Callable[[int], None] = lambda _workers: None
+    """Called at every pulse with the number of ready workers, to see how much work waits for them."""
 
 
 class Pulse:
@@ -159,6 +161,7 @@ class Pulse:
             ahead_ms = self._sources.redis_time_ms() - (before_ms + self._clock.wall_ms()) / 2
             workers = tuple(self._sources.workers())
             policy = self._sources.policy()
+            self._sources.measure(sum(worker.ready for worker in workers))
             if self._beats % REFRESH_EVERY == 0:
                 self._sources.refresh_slots(self._sources.live_sessions())
             self._beats += 1

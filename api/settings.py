@@ -42,6 +42,18 @@ class ApiSettings(QueueSettings):
         le=120,
         description="Longest silence before a request, and longest time from its whole head to its answer.",
     )
+    max_predicted_wait_s: float = Field(
+        10.0,
+        ge=0,
+        le=3_600,
+        description="New streams get HTTP 503 while a final would wait longer than this for a worker. 0: never.",
+    )
+    redis_memory_limit: int = Field(
+        0,
+        ge=0,
+        description="Bytes that Redis may use, where its own maxmemory does not say so; at 90 % of the lower one new "
+        "streams get HTTP 503. 0: only maxmemory counts.",
+    )
     max_audio_s: float | None = Field(
         None,
         ge=1,

@@ -86,8 +86,10 @@ class Stream:
 
     def _loop(self) -> None:
         session, clock = self._session, self._ports.clock
-        tick_s = session.next_tick()
+        tick_s, load = session.next_tick(), None
         while not self._over():
+            if load is not (load := self._ports.load()):
+                session.set_load(load.partial_wait_s, load.workers)
             wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - clock.monotonic(), LONGEST_WAIT_S)
             self._receive(max(0.0, wait_s))
             self._take_mail()

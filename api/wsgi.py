@@ -6,12 +6,13 @@ import os
 import random
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flask import Flask
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from api.admission import Admission
 from api.app import create_app
@@ -19,6 +20,7 @@ from api.cleaner import Cleaner
 from api.collectors import ProcessCollector, QueueCollector, QueueReader
 from api.effects import Ports
 from api.metrics import StreamMetrics
+from api.overload import Overload, OverloadCollector
 from api.pulse import Pulse, PulseSources
 from api.queue_view import policy_name, queue_view, redis_time_ms, worker_views
 from api.service import OpenStreams, StreamService
@@ -26,6 +28,7 @@ from api.settings import ApiSettings
 from queueing.clock import SystemClock
 from queueing.connect import connect
 from queueing.job_queue import JobQueue
+from queueing.memory import memory_share
 from sessions.admission import StreamSlots
 from sessions.audio_buffer import AudioBuffer
 from sessions.events import FrontListener
@@ -46,6 +49,11 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
     streams = OpenStreams(metrics)
     front = f"web-{os.getpid()}-{secrets.token_hex(4)}"
     listener = FrontListener(client, front, rng=random.Random(), on_reconnect=streams.on_reconnect)
+    overload = Overload(
+        queue.backlog,
+        lambda: memory_share(client, settings.redis_memory_limit),
+        max_wait_s=settings.max_predicted_wait_s,
+    )
     pulse = Pulse(
         PulseSources(
             workers=lambda: worker_views(queue),
@@ -55,6 +63,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
             live_sessions=streams.sessions,
             catch_up=lambda: cleaner.catch_up(),  # noqa: PLW0108 - made below, of the pulse
             report=streams.report,
+            measure=overload.look,
         ),
         clock,
         streams.on_workers,
@@ -70,6 +79,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         pulse=pulse,
         cleaner=cleaner,
         pause=stopping.wait,
+        load=lambda: overload.load,
     )
     admission = Admission(
         slots,
@@ -79,6 +89,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         new_session=new_session_id,
         redis_error=lambda: pulse.known_redis_error,
         release_slot=cleaner.release_slot,
+        overload=overload.refusal,
     )
     service = StreamService(settings, ports, admission, streams, listener, front=front, stopping=stopping)
     reader = QueueReader(lambda: queue_view(queue, slots), clock)
@@ -86,6 +97,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         QueueCollector(
             reader, lambda: pulse.snapshot.workers_ready if pulse.snapshot else 0, lambda: pulse.redis_error
         ),
+        OverloadCollector(overload),
         ProcessCollector(root_pid),
     )
     app = create_app(service, reader, scrape_registry(settings.metrics_dir, own, collectors))
@@ -100,7 +112,7 @@ def new_session_id() -> str:
 
 
 def scrape_registry(
-    metrics_dir: str, own: CollectorRegistry, collectors: tuple[QueueCollector, ProcessCollector]
+    metrics_dir: str, own: CollectorRegistry, collectors: Sequence[Collector]
 ) -> Callable[[], CollectorRegistry]:
     """What /metrics collects: every process's values when they share ``metrics_dir``, else this process's own."""
 

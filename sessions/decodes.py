@@ -18,6 +18,9 @@ from sessions.wire import BYTES_PER_SECOND
 SURE = 0.5
 """A language detected with at least this probability is kept for the rest of the stream."""
 
+MIN_QUEUED_FINALS = 2
+"""Finals that a stream may have in the queue, and in workers' hands, in any case."""
+
 _MIN_DECODE_BYTES = in_bytes(MIN_DECODE_S)
 _MAX_DECODE_BYTES = in_bytes(MAX_JOB_AUDIO_S)
 
@@ -27,6 +30,9 @@ class Decodes:
 
     While nobody has said which language is spoken, finals are asked for one at a time, until one is sure of it: so
     which language a final is decoded in depends on the audio before it, not on what happened to be queued when.
+
+    And at most `most_queued` finals are asked for at once: as many as keep every worker busy and one ready behind them.
+    More would make this stream no faster, but others' finals would wait behind them.
     """
 
     def __init__(self, session: str, front: str, limits: SessionLimits) -> None:
@@ -42,6 +48,7 @@ class Decodes:
         self.covered = 0
         """Up to where finals were asked for."""
         self.outbox = FinalOutbox()
+        self.most_queued = MIN_QUEUED_FINALS
         self.plan = PartialPlan(interval_s=limits.partial_interval_s, minimum_s=limits.min_partial_audio_s)
 
     def partial_due(self, spoken: OpenSegment | None, received: int) -> bool:
@@ -69,12 +76,15 @@ class Decodes:
         return self._expect(now, covers_to, None, last=True)
 
     def ask_held_back(self, now: float) -> list[Effect]:
-        """The finals that need not be held back any longer: all once the language is known, else one at a time."""
+        """The finals that need not be held back any longer: once the language is known up to `most_queued`, else one
+        at a time."""
         effects = list[Effect]()
+        under_way = len(self.outbox.unanswered())
         for due in self.outbox.held_back():
-            if self.options.language is None and self.outbox.unanswered():
+            if under_way >= (1 if self.options.language is None else self.most_queued):
                 break
             if due.job is not None:
+                under_way += 1
                 due.queued, due.waits_since = True, now
                 due.job = replace(due.job, options=self.options.to_dict())
                 effects.append(Enqueue(due.job))

@@ -11,6 +11,7 @@ from queueing.job import Delivery
 from sessions.codes import ErrorCode, code_of_failure
 from sessions.course import Course, Ending, Phase
 from sessions.decodes import Decodes
+from sessions.degraded import Degraded
 from sessions.effects import AppendAudio, Effect, OpenBuffer, Send, TrimAudio
 from sessions.endpointing import Segment
 from sessions.errors import WrongAudio
@@ -20,7 +21,7 @@ from sessions.limits import KEEP_BUFFER_S, MAX_WAITING_AUDIO_S, MAX_WAITING_FINA
 from sessions.options import StreamOptions
 from sessions.results import DecodeResult
 from sessions.wav import SEND_THIS
-from sessions.wire import Final, Ready, Start
+from sessions.wire import BYTES_PER_SECOND, Final, Ready, Start
 
 _MAX_WAITING_BYTES = in_bytes(MAX_WAITING_AUDIO_S)
 
@@ -38,6 +39,7 @@ class Lifecycle(Course):
         self._options = StreamOptions()
         self._trimmed = 0
         self._no_worker = self._no_worker_told = False
+        self._degraded = Degraded()
 
     @property
     def full(self) -> bool:
@@ -46,6 +48,25 @@ class Lifecycle(Course):
         starts_at = outbox.starts_at()
         behind = 0 if starts_at is None else self.intake.accepted - starts_at
         return len(outbox) >= MAX_WAITING_FINALS or behind >= _MAX_WAITING_BYTES
+
+    @property
+    def lag_s(self) -> float:
+        """How much of the newest audio has no text yet, not even a partial's; 0 where none will come."""
+        waiting, spoken = self.decodes.outbox.starts_at(), self.intake.open
+        if waiting is None and spoken is not None and self.decodes.partials_wanted:
+            waiting = spoken.start_byte
+        if waiting is None:
+            return 0.0
+        return max(0, self.intake.accepted - max(waiting, self.decodes.plan.shown)) / BYTES_PER_SECOND
+
+    def tell_load(self, now: float) -> list[Effect]:
+        """How the stream lags, when that has changed notably."""
+        if self.phase in (Phase.WAITING, Phase.CLOSED):
+            return []
+        plan = self.decodes.plan
+        stretched = plan.stretched if self.decodes.partials_wanted else 1.0
+        status = self._degraded.look(now, lag_s=self.lag_s, interval_s=plan.interval_s, stretched=stretched)
+        return [] if status is None else [Send(status)]
 
     # Opening.
 

@@ -19,6 +19,7 @@ from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
 from queueing.lane import Kind
 from sessions.codes import ErrorCode
 from sessions.course import Ending, Phase
+from sessions.decodes import MIN_QUEUED_FINALS
 from sessions.effects import Effect, Enqueue, ReadEvents
 from sessions.errors import WireError
 from sessions.keys import check_session_id
@@ -122,7 +123,7 @@ class Session:
             if stream.intake.raw:
                 return stream.bad(now, ErrorCode.BAD_MESSAGE, problem)
             return stream.fatal(now, ErrorCode.NOT_PCM16, problem)
-        return stream.open() + stream.take(now, data)
+        return stream.open() + stream.take(now, data) + stream.tell_load(now)
 
     def on_too_big(self, now: float, size: int | None = None) -> list[Effect]:
         """The socket refused a message above ``max_frame_bytes`` (size where it is known)."""
@@ -177,7 +178,7 @@ class Session:
         if not outbox.unanswered():
             # Everything asked for is answered: no event up to this one can be news.
             self._read_until = delivery.event_id or self._read_until
-        return effects
+        return effects + self._stream.tell_load(now)
 
     def on_events(self, now: float, deliveries: Sequence[Delivery]) -> list[Effect]:
         """The answer to ReadEvents, oldest first."""
@@ -200,6 +201,13 @@ class Session:
             return []
         self._ask_again = True
         return [self._read(now)]
+
+    def set_load(self, partial_wait_s: float, workers: int) -> None:
+        """How long a partial that is asked for now would wait, and how many workers there are. The client is told with
+        the next input."""
+        decodes = self._stream.decodes
+        decodes.plan.wait_s = partial_wait_s
+        decodes.most_queued = max(MIN_QUEUED_FINALS, workers + 1)
 
     def on_workers(self, now: float, *, alive: bool) -> list[Effect]:  # noqa: ARG002 (every input has the time)
         """Whether any worker with a loaded model is alive; a waiting client is told, once, when there is none."""

@@ -1,7 +1,8 @@
 """The streaming protocol, version 1: message types, limits, encode and decode. No I/O.
 
 Client to server: `Start`, `Resume`, `Flush`, `Keepalive`, `End` as text, audio as binary messages.
-Server to client: `Ready`, `Partial`, `Final`, `Ack`, `Done`, `Error`, all text. docs/protocol.md tells the rest.
+Server to client: `Ready`, `Partial`, `Final`, `Ack`, `Status`, `Done`, `Error`, all text.
+docs/protocol.md tells the rest.
 Unknown fields are ignored by both sides; an unknown type is `UnknownType`, anything else wrong `BadMessage`.
 """
 
@@ -20,8 +21,8 @@ __all__ = [
     "BYTES_PER_SAMPLE", "BYTES_PER_SECOND", "CHANNELS", "CODES", "ENCODING", "MAX_BAD_MESSAGES", "MAX_ENDPOINT_MS",
     "MAX_HOTWORDS", "MAX_INITIAL_PROMPT", "MAX_TEXT_BYTES", "MIN_ENDPOINT_MS", "PROTOCOL", "SAMPLE_RATE", "Ack",
     "BadMessage", "ClientMessage", "CloseCode", "CodeInfo", "Done", "End", "Error", "ErrorCode", "Final", "Flush",
-    "Keepalive", "Limits", "Partial", "Ready", "Resume", "ServerMessage", "Start", "Timing", "UnknownType", "WireError",
-    "Word", "decode_client", "decode_server", "encode",
+    "Keepalive", "Limits", "Partial", "Ready", "Resume", "ServerMessage", "Start", "Status", "Timing", "UnknownType",
+    "WireError", "Word", "decode_client", "decode_server", "encode",
 ]  # fmt: skip
 
 PROTOCOL = 1
@@ -211,6 +212,16 @@ class Ack(_Message):
     received_s: Seconds
 
 
+class Status(_Message):
+    """The service, or the client, has fallen behind, or has caught up again; not numbered, and only on change."""
+
+    type: Literal["status"] = "status"
+    lag_s: Seconds
+    """How far the newest text is behind the newest accepted audio; 0 where nothing waits for its text."""
+    partial_interval_s: Seconds
+    """New audio between two partials as the load is now; within long segments more, as always."""
+
+
 class Done(_Message):
     """The stream is complete: seconds of audio accepted and finals sent."""
 
@@ -229,13 +240,13 @@ class Error(_Message):
     retry_after_s: Seconds | None = None
 
 
-ServerMessage = Ready | Partial | Final | Ack | Done | Error
+ServerMessage = Ready | Partial | Final | Ack | Status | Done | Error
 
 _CLIENT: Mapping[str, type[_Message]] = {
     "start": Start, "resume": Resume, "flush": Flush, "keepalive": Keepalive, "end": End,
 }  # fmt: skip
 _SERVER: Mapping[str, type[_Message]] = {
-    "ready": Ready, "partial": Partial, "final": Final, "ack": Ack, "done": Done, "error": Error,
+    "ready": Ready, "partial": Partial, "final": Final, "ack": Ack, "status": Status, "done": Done, "error": Error,
 }  # fmt: skip
 
 

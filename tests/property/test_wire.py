@@ -27,6 +27,7 @@ from sessions.wire import (
     Resume,
     ServerMessage,
     Start,
+    Status,
     Timing,
     UnknownType,
     WireError,
@@ -91,6 +92,7 @@ server_messages = st.one_of(
         resumed=st.booleans(),
     ),
     st.builds(Ack, received_s=seconds),
+    st.builds(Status, lag_s=seconds, partial_interval_s=seconds),
     st.builds(Partial, seq=numbers, start_s=seconds, end_s=seconds, stable=texts, text=texts),
     st.builds(
         Final,

@@ -83,6 +83,7 @@ class Driver:
         self.now = start
         limits = replace(limits or SessionLimits(), endpoint_s=endpoint_s)
         self.session = Session("s1", "front-1", limits, now=start, started_ms=5)
+        self.session.set_load(0.0, workers=8)
         self.sent: list[ServerMessage] = []
         self.buffer = bytearray()
         """What was stored; zeros where silence was left out."""

@@ -32,6 +32,7 @@ from sessions.wire import (
     Resume,
     ServerMessage,
     Start,
+    Status,
     Timing,
     Word,
     decode_client,
@@ -82,7 +83,9 @@ def test_every_close_code_is_told_and_no_other() -> None:
     assert {int(code) for code in re.findall(r"\b1\d{3}\b", paragraph)} == {int(code) for code in CloseCode}
 
 
-@pytest.mark.parametrize("model", [Start, Resume, Flush, Keepalive, End, Ready, Partial, Final, Ack, Done, Error])
+@pytest.mark.parametrize(
+    "model", [Start, Resume, Flush, Keepalive, End, Ready, Partial, Final, Ack, Status, Done, Error]
+)
 def test_every_field_of_every_message_is_in_its_table(model: type[Start | Resume | ServerMessage]) -> None:
     kind = model.model_fields["type"].default
     tables = [cells for cells in PAGE.splitlines() if cells.startswith(f"| `{kind}` |")]

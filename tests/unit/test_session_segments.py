@@ -142,7 +142,7 @@ def test_stable_words_stay_in_a_segment_and_are_forgotten_after_it() -> None:
         driver.audio(1.0)
         driver.deliver(driver.jobs[-1], "when is a lobster not" if second < 10 else "when was a lobster not a lobster")
     said = driver.partials
-    assert len(said) == 15
+    assert len(said) == 11, "rarer from 5 s on"
     assert said[0].stable == ""
     assert said[-1].stable.startswith("when is a"), "what was stable stays as it was said"
     for earlier, later in pairwise(said):

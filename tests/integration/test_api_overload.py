@@ -1,0 +1,65 @@
+"""New streams under load, over real sockets: refused before the upgrade, with the time to come back; then taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import redis
+from websockets.exceptions import InvalidStatus
+
+from ops.redis_server import RedisServer
+from queueing.job_queue import JobQueue
+from queueing.lane import Kind, Lane
+from sessions.wire import Done, End, encode
+from tests.support.eventually import eventually
+from tests.support.live_api import LiveApi, receive_all
+from tests.support.queue_jobs import final
+from tests.support.scripted_queue_worker import QueueWorker
+
+
+@pytest.fixture(scope="module")
+def server(redis_server: RedisServer) -> Iterator[LiveApi]:
+    with LiveApi(redis_server.url, max_predicted_wait_s=5) as server:
+        yield server
+
+
+def refusal(api: LiveApi) -> tuple[int, str, str] | None:
+    """Retry-After, code and message; None when a stream is taken."""
+    try:
+        with api.connect() as client:
+            client.send(encode(End()))
+            assert isinstance(receive_all(client)[-1], Done)
+    except InvalidStatus as refused:
+        answer = refused.response
+    else:
+        return None
+    assert answer.status_code == 503
+    body = json.loads(answer.body or b"")
+    return int(answer.headers["Retry-After"]), body["code"], body["message"]
+
+
+def test_streams_are_refused_while_finals_would_wait_and_taken_when_the_backlog_is_gone(
+    server: LiveApi, redis_client: redis.Redis
+) -> None:
+    queue = JobQueue(redis_client)
+    with QueueWorker(redis_client, hold=frozenset({Kind.FINAL})) as worker:
+        eventually(lambda: server.ready, what="readiness")
+        assert refusal(server) is None
+        redis_client.hset(queue.keys.costs, Lane(Kind.FINAL, 5).name, "1000")
+        for number in range(21):
+            queue.enqueue(final(f"waiting-{number}"))
+        eventually(lambda: server.metric("hearline_streams_refusing", reason="predicted_wait") == 1, what="a refusal")
+        found = refusal(server)
+        assert found is not None
+        retry_after_s, code, message = found
+        assert (code, "HEARLINE_MAX_PREDICTED_WAIT_S" in message) == ("overloaded", True)
+        assert 14 <= retry_after_s <= 18, "until 20 s of work have become 3.5 s"
+        ready, body = server.get("/ready")
+        assert (ready, json.loads(body)["overloaded"]) == (200, message)
+        assert server.metric("hearline_streams_rejected_total", reason="predicted_wait") >= 1
+        worker.fault = lambda lease: ("decode_failed", "this audio is not there")
+        worker.let_go()
+        eventually(lambda: refusal(server) is None, what="a stream that is taken")
+    assert "overloaded" not in server.json("/ready")
