@@ -16,6 +16,8 @@ from queueing.rescue import Rescuer
 from tests.support.eventually import eventually
 from tests.support.queue_jobs import START_MS, claim_one, final, nonce, partial
 
+Crew = Callable[..., list[str]]
+
 
 @pytest.fixture
 def queue(redis_client: redis.Redis) -> JobQueue:
@@ -31,25 +33,30 @@ def blocked(client: redis.Redis) -> int:
 
 
 @pytest.fixture
-def crew(redis_url: str) -> Iterator[Callable[[int], list[str]]]:
-    """``crew(n)``: n workers that wait and claim, each on its own connection; returns the list of ids they took."""
+def crew(redis_url: str) -> Iterator[Crew]:
+    """``crew(n)``: n workers that wait and claim, each on its own connection; returns the list of ids they took.
+    ``crew(n, busy)``: each claims only when it is woken, and is at work on what it took until the event is set."""
     stop = threading.Event()
     threads: list[threading.Thread] = []
     clients: list[redis.Redis] = []
     taken: list[str] = []
 
-    def work(client: redis.Redis, name: str) -> None:
+    def work(client: redis.Redis, name: str, busy: threading.Event | None) -> None:
         queue = JobQueue(client)
         while not stop.is_set():
+            if busy is not None and not queue.wait(5.0):
+                continue
             leases = queue.claim(name, nonce())
             taken.extend(lease.job.id for lease in leases)
-            if not leases:
+            if busy is not None:
+                busy.wait(20)
+            elif not leases:
                 queue.wait(5.0)
 
-    def hire(count: int) -> list[str]:
+    def hire(count: int, busy: threading.Event | None = None) -> list[str]:
         for number in range(count):
             clients.append(connect(redis_url))
-            threads.append(threading.Thread(target=work, args=(clients[-1], f"crew-{number}")))
+            threads.append(threading.Thread(target=work, args=(clients[-1], f"crew-{number}", busy)))
             threads[-1].start()
         return taken
 
@@ -63,9 +70,7 @@ def crew(redis_url: str) -> Iterator[Callable[[int], list[str]]]:
         client.close()
 
 
-def test_an_enqueue_wakes_a_blocked_worker(
-    queue: JobQueue, redis_client: redis.Redis, crew: Callable[[int], list[str]]
-) -> None:
+def test_an_enqueue_wakes_a_blocked_worker(queue: JobQueue, redis_client: redis.Redis, crew: Crew) -> None:
     taken = crew(1)
     eventually(lambda: blocked(redis_client) == 1, what="the worker blocks")
     queue.enqueue(final("s"))
@@ -73,7 +78,7 @@ def test_an_enqueue_wakes_a_blocked_worker(
 
 
 def test_one_coalesced_token_is_passed_on_until_no_work_is_left(
-    queue: JobQueue, redis_client: redis.Redis, crew: Callable[[int], list[str]]
+    queue: JobQueue, redis_client: redis.Redis, crew: Crew
 ) -> None:
     for number in range(3):
         queue.enqueue(final(f"s{number}"))
@@ -83,9 +88,25 @@ def test_one_coalesced_token_is_passed_on_until_no_work_is_left(
     assert tokens(redis_client, queue) == 0
 
 
-def test_a_burst_reaches_every_idle_worker(
-    queue: JobQueue, redis_client: redis.Redis, crew: Callable[[int], list[str]]
+def test_one_coalesced_token_wakes_three_workers_one_after_the_other(
+    queue: JobQueue, redis_client: redis.Redis, crew: Crew
 ) -> None:
+    """Each is at work on what it took: only the token that a claim leaves behind can wake the next."""
+    for number in range(3):
+        queue.enqueue(final(f"s{number}"))
+    redis_client.delete(queue.keys.wake)
+    busy = threading.Event()
+    taken = crew(3, busy)
+    eventually(lambda: blocked(redis_client) == 3, what="all block")
+    redis_client.lpush(queue.keys.wake, 1)
+    try:
+        eventually(lambda: len(taken) == 3, what="each is woken")
+    finally:
+        busy.set()
+    assert sorted(taken) == ["s0:f:0", "s1:f:0", "s2:f:0"]
+
+
+def test_a_burst_reaches_every_idle_worker(queue: JobQueue, redis_client: redis.Redis, crew: Crew) -> None:
     taken = crew(4)
     eventually(lambda: blocked(redis_client) == 4, what="all block")
     for number in range(40):
