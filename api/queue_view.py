@@ -7,6 +7,7 @@ import redis
 from api.collectors import LaneView, QueueView
 from api.pulse import WorkerView
 from queueing.job_queue import JobQueue
+from queueing.redis_cluster import node_of
 from queueing.registry import WorkerInfo
 from queueing.scripts import guarded
 from sessions.admission import StreamSlots
@@ -38,10 +39,10 @@ def policy_name(queue: JobQueue) -> str:
     return queue.policy().name
 
 
-def redis_time_ms(client: redis.Redis) -> int:
-    """Redis' clock in milliseconds since the Unix epoch. Raises `QueueUnavailable`."""
+def redis_time_ms(client: redis.Redis, queue: JobQueue) -> int:
+    """The clock of the Redis that holds the queue, in ms since the Unix epoch. Raises `QueueUnavailable`."""
     with guarded():
-        seconds, microseconds = client.time()
+        seconds, microseconds = node_of(client, queue.keys.policy).time()
     return seconds * 1000 + microseconds // 1000
 
 

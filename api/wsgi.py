@@ -58,7 +58,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         PulseSources(
             workers=lambda: worker_views(queue),
             policy=lambda: policy_name(queue),
-            redis_time_ms=lambda: redis_time_ms(client),
+            redis_time_ms=lambda: redis_time_ms(client, queue),
             refresh_slots=slots.refresh,
             live_sessions=streams.sessions,
             catch_up=lambda: cleaner.catch_up(),  # noqa: PLW0108 - made below, of the pulse

@@ -82,8 +82,7 @@ def check_redis_url(url: str) -> Finding:
             "redis", Level.WRONG, str(error), "start that Redis, or unset REDIS_URL to have one brought along"
         )
     except UnsafeRedis as error:
-        found = f"the Redis of REDIS_URL has maxmemory-policy {error.maxmemory_policy}: it would drop leases and audio"
-        return Finding("redis", Level.WRONG, found, "redis-cli CONFIG SET maxmemory-policy noeviction")
+        return Finding("redis", Level.WRONG, f"REDIS_URL: {error.problem}", error.fix)
     finally:
         client.close()
     return _redis_version(version, "the one REDIS_URL names, noeviction")

@@ -23,6 +23,7 @@ from queueing.errors import QueueUnavailable
 from queueing.lane import Lane
 from queueing.policies import POLICIES
 from queueing.records import JobRecord
+from queueing.redis_cluster import node_of
 from queueing.stats import MAX_LISTED
 
 T = TypeVar("T")
@@ -269,7 +270,7 @@ def _show(found: Sequence[JobRecord], as_json: bool, view: Callable[[], Renderab
 
 
 def _now_ms(target: Target) -> int:
-    seconds, micros = target.client.time()
+    seconds, micros = node_of(target.client, target.queue.keys.policy).time()
     return int(seconds) * 1000 + int(micros) // 1000
 
 

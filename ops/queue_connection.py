@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
 
 import redis
 
@@ -13,7 +12,7 @@ from ops.errors import Failed, Missing, WrongUse
 from ops.run_file import find_running, run_file
 from ops.runtime import Runtime
 from ops.settings import UpSettings
-from queueing.connect import connect
+from queueing.connect import connect, without_password
 from queueing.errors import QueueError, QueueUnavailable, UnknownPolicy
 from queueing.job_queue import JobQueue
 
@@ -76,12 +75,3 @@ def open_queue(runtime: Runtime) -> Iterator[Target]:
 def outage(error: QueueUnavailable | redis.RedisError) -> str:
     """Why Redis does not answer, in the same words whichever layer noticed it."""
     return str(error).removeprefix("Redis does not answer: ").rstrip(".")
-
-
-def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

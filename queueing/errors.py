@@ -2,7 +2,7 @@
 
 QueueError
 +-- QueueUnavailable      Redis cannot be reached or timed out; retry later
-+-- UnsafeRedis           Redis is configured so that it would lose leases
++-- UnsafeRedis           Redis is set up so that it would lose leases, or take no writes
 +-- UnknownPolicy         no policy of that name
 +-- BadJob                the job itself is malformed (a caller's bug)
 SettingsError             one or more environment values are wrong (all are listed)
@@ -23,14 +23,13 @@ class QueueUnavailable(QueueError):
 
 
 class UnsafeRedis(QueueError):
-    """Redis may evict keys, and with them leases and audio."""
+    """Redis is not fit: it may evict keys, and with them leases and audio, is too old, a replica, or not what the URL
+    says it is. ``fix`` says what helps."""
 
-    def __init__(self, maxmemory_policy: str) -> None:
-        self.maxmemory_policy = maxmemory_policy
-        super().__init__(
-            f"Redis has maxmemory-policy {maxmemory_policy!r}, under which it would drop leases and audio; "
-            "set it to 'noeviction' (redis-cli CONFIG SET maxmemory-policy noeviction)"
-        )
+    def __init__(self, problem: str, fix: str) -> None:
+        self.problem = problem
+        self.fix = fix
+        super().__init__(f"{problem}; {fix}")
 
 
 class UnknownPolicy(QueueError):

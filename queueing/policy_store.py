@@ -19,6 +19,7 @@ from queueing.lane import Lane, all_lanes
 from queueing.policies import POLICIES, get_policy
 from queueing.policy import LaneRank, Load, rank_all
 from queueing.records import text, text_map
+from queueing.redis_cluster import node_of
 from queueing.scripts import Reply, Scripts, guarded
 from queueing.verbs import SetPolicy, Verb
 
@@ -117,7 +118,7 @@ class PolicyStore:
         counts with the part of it that lies within the window.
         """
         with guarded():
-            seconds, micros = self._client.time()
+            seconds, micros = node_of(self._client, self._keys.policy).time()
             minute, into = divmod(seconds + micros / 1e6, ARRIVAL_WINDOW_S)
             pipeline = self._client.pipeline(transaction=False)
             pipeline.hgetall(self._keys.arrivals(int(minute) - 1))

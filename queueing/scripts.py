@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 
 from queueing.errors import QueueUnavailable
 from queueing.keys import QueueKeys
@@ -25,7 +33,10 @@ from queueing.verbs import Verb
 LUA = Path(__file__).with_name("lua")
 _INCLUDE = re.compile(r"^-- @include (.+)\n", re.MULTILINE)
 
-_OUTAGE = re.compile(r"\b(OOM|READONLY|MISCONF|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY)\b")
+_OUTAGES = (AskError, ClusterDownError, OutOfMemoryError, ReadOnlyError, TryAgainError)
+"""What redis-py makes of some of the codes below, leaving the code out of the text; MOVED is an AskError."""
+
+_OUTAGE = re.compile(r"\b(OOM|READONLY|MISCONF|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY|UNBLOCKED)\b")
 """Error codes of a Redis that is there but takes no writes now. From within a script they arrive inside another
 error's text. A script that meets one has written nothing yet: Redis checks before a script's first write only."""
 
@@ -106,6 +117,11 @@ def _listed(reply: Any) -> Reply:
     return reply if isinstance(reply, list) else [reply]
 
 
+def _reason(error: ResponseError) -> str:
+    """What the server said; of redirections redis-py keeps only where to."""
+    return f"the slot of these keys is being moved ({error})" if isinstance(error, AskError) else str(error)
+
+
 @contextmanager
 def guarded() -> Iterator[None]:
     """Turn an outage of Redis (gone, slow, full, read-only) into `QueueUnavailable`.
@@ -115,8 +131,8 @@ def guarded() -> Iterator[None]:
     try:
         yield
     except ResponseError as error:
-        if not _OUTAGE.search(str(error)):
+        if not isinstance(error, _OUTAGES) and not _OUTAGE.search(str(error)):
             raise
-        raise QueueUnavailable(f"Redis cannot serve now: {error}") from error
+        raise QueueUnavailable(f"Redis cannot serve now: {_reason(error)}") from error
     except redis.RedisError as error:
         raise QueueUnavailable(f"Redis does not answer: {error}") from error

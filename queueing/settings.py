@@ -89,7 +89,7 @@ class QueueSettings(EnvSettings):
     redis_url: str = Field(
         "redis://127.0.0.1:6379/0",
         alias="REDIS_URL",
-        description="Where Redis is (redis://, rediss:// or unix://).",
+        description="Where Redis is: redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://.",
     )
     queue: str = Field(
         "main",

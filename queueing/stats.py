@@ -16,6 +16,7 @@ from queueing.lane import Kind, Lane, all_lanes
 from queueing.policy import LaneRank
 from queueing.policy_store import InstalledPolicy, PolicyStore, decode_policy
 from queueing.records import JobRecord, decode_record, text, text_map
+from queueing.redis_cluster import node_of
 from queueing.registry import WorkerInfo, WorkerRegistry
 from queueing.scripts import guarded
 
@@ -135,7 +136,7 @@ class QueueReader:
         """A snapshot of the queue; workers and the jobs' own records are read just after the rest."""
         ensured = self._policies.ensure()
         with guarded():
-            began_s, began_us = self._client.time()
+            began_s, began_us = node_of(self._client, self._keys.policy).time()
             began_ms = began_s * 1000 + began_us // 1000
             pipeline = self._client.pipeline(transaction=True)
             pipeline.time()

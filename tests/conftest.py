@@ -13,6 +13,7 @@ import redis
 
 from ops.redis_server import RedisServer
 from queueing.connect import connect
+from tests.support.chosen_server import deployed, put_on_path
 from tests.support.leaks import keys_without_expiry
 
 
@@ -22,6 +23,8 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda _number, _frame: None)
+    if server := os.environ.get("HEARLINE_REDIS_SERVER"):  # noqa: TID251
+        put_on_path(server)
 
 
 @pytest.fixture(scope="session")
@@ -31,12 +34,19 @@ def redis_server() -> Iterator[RedisServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def deployment_url(redis_server: RedisServer) -> Iterator[str]:
+    """The server of this run, or the Sentinels or the Cluster that HEARLINE_TEST_DEPLOYMENT asks for."""
+    with deployed(os.environ, redis_server.url) as url:  # noqa: TID251
+        yield url
+
+
 @pytest.fixture
-def redis_url(redis_server: RedisServer) -> Iterator[str]:
+def redis_url(deployment_url: str) -> Iterator[str]:
     """The URL of an empty Redis; afterwards no key without expiry may be left but the permanent ones."""
-    client = connect(redis_server.url)
+    client = connect(deployment_url)
     client.flushall()
-    yield redis_server.url
+    yield deployment_url
     leaked = keys_without_expiry(client)
     client.flushall()
     client.close()
