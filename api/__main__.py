@@ -19,6 +19,8 @@ from api.settings import ApiSettings
 from queueing.connect import check_redis, connect
 from queueing.errors import QueueUnavailable, SettingsError, UnsafeRedis
 from queueing.logs import configure_logs
+from sessions.api_keys import BadKeyFile, read_keys
+from sessions.exposure import exposure_problem
 
 FILES_PER_STREAM = 3
 SPARE_FILES = 1_024
@@ -35,6 +37,7 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     configure_logs(settings.log_level, settings.log_format, program="web")
+    _check_access(settings)
     _check_redis(settings)
     _raise_file_limit(settings)
     with tempfile.TemporaryDirectory(prefix="hearline-metrics-", ignore_cleanup_errors=True) as scratch:
@@ -63,6 +66,21 @@ def _serve(settings: ApiSettings) -> None:
         load=load,
         process_ended=lambda pid: forget_process(settings.metrics_dir, pid),
     ).run()
+
+
+def _check_access(settings: ApiSettings) -> None:
+    """Without usable keys nothing listens where others reach it."""
+    problem = exposure_problem(
+        settings.host, has_keys=settings.api_keys is not None, allow_anonymous=settings.allow_anonymous
+    )
+    try:
+        if settings.api_keys is not None and not read_keys(settings.api_keys):
+            structlog.get_logger().warning("no_api_key_is_valid", file=str(settings.api_keys))
+    except BadKeyFile as error:
+        problem = f"HEARLINE_API_KEYS: {error}"
+    if problem is not None:
+        sys.stderr.write(f"{problem}\n")
+        sys.exit(2)
 
 
 def _check_redis(settings: ApiSettings) -> None:

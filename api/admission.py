@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from flask import Response, request
 from werkzeug.datastructures import Headers
 
+from api.keys import ANYBODY, Principal
 from api.mailbox import Mailbox
 from api.metrics import StreamMetrics
 from queueing.errors import QueueUnavailable
@@ -47,10 +48,11 @@ class Refusal:
 
 class Ticket:
     """The right to run one stream, and where its mail goes. `give_back` ends the right early, so that a client
-    may reconnect as soon as it sees its stream closed."""
+    may reconnect as soon as it sees its stream closed. ``principal`` is who may."""
 
-    def __init__(self, session: str, give_back: Callable[[str], None]) -> None:
+    def __init__(self, session: str, give_back: Callable[[str], None], principal: Principal = ANYBODY) -> None:
         self.session = session
+        self.principal = principal
         self.mailbox = Mailbox()
         self._give_back = give_back
         self._held = True
@@ -76,9 +78,12 @@ class Admission:
         redis_error: Callable[[], str],
         release_slot: Callable[[str], None],
         overload: Callable[[], Refusal | None] = lambda: None,
+        identify: Callable[[], Principal | Refusal] = lambda: ANYBODY,
     ) -> None:
-        """``overload``: why no new stream is taken now, None when one is."""
+        """``overload``: why no new stream is taken now, None when one is. ``identify`` says who the current request is
+        from, or why it may not be."""
         self._slots = slots
+        self._identify = identify
         self._metrics = metrics
         self._max_streams = max_streams
         self._process_streams = process_streams
@@ -106,8 +111,14 @@ class Admission:
     def admit(self) -> Iterator[Ticket | Response]:
         """The gate of the stream's route: a ticket, or the response that says why not."""
         protocol = request.environ.get("SERVER_PROTOCOL", "")
+        principal: Principal = ANYBODY
         refusal = handshake_problem(request.method, request.headers, protocol)
-        refusal = refusal or self._overload() or self._take_thread()
+        if refusal is None:
+            found = self._identify()
+            if isinstance(found, Refusal):
+                refusal = found
+            else:
+                principal, refusal = found, self._overload() or self._take_thread()
         if refusal is not None:
             yield self._refuse(refusal)
             return
@@ -120,7 +131,7 @@ class Admission:
             with self._lock:
                 self._running += 1
             self._metrics.active.inc()
-            ticket = Ticket(session, self._give_back)
+            ticket = Ticket(session, self._give_back, principal)
             try:
                 yield ticket
             finally:

@@ -8,6 +8,7 @@ from flask import Flask, Response, request
 from prometheus_client import CollectorRegistry
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from api.access import Access
 from api.admission import handshake_problem, upgrade_required
 from api.collectors import QueueReader
 from api.health import blueprint
@@ -17,6 +18,10 @@ from api.upgrade import StreamSock
 from sessions.wire import Error, encode
 
 STREAM_PATH = "/v1/stream"
+PROBES = ("/health", "/ready")
+"""Asked by whatever name or address a load balancer has for this machine; they say nothing that is worth hiding."""
+INSIDE = ("/metrics", "/v1/status")
+"""They tell of workers, models and load: not for strangers."""
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -25,7 +30,9 @@ SECURITY_HEADERS = {
 }
 
 
-def create_app(service: StreamService, reader: QueueReader, registry: Callable[[], CollectorRegistry]) -> Flask:
+def create_app(
+    service: StreamService, access: Access, reader: QueueReader, registry: Callable[[], CollectorRegistry]
+) -> Flask:
     """All routes over a running service. ``registry`` gives what a scrape of /metrics shall collect."""
     app = Flask(__name__, static_folder="static", static_url_path="/static")
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = 300
@@ -33,6 +40,13 @@ def create_app(service: StreamService, reader: QueueReader, registry: Callable[[
     app.register_blueprint(blueprint(service, reader, registry))
     sock = StreamSock(app, service.open_socket)
     sock.gated_route(STREAM_PATH, service.admission.admit)(service.serve)
+
+    @app.before_request
+    def check() -> Response | None:
+        if request.path == STREAM_PATH or request.path in PROBES:  # a stream's gate asks for more
+            return None
+        refusal = access.host(request) or (access.inside(request) if request.path in INSIDE else None)
+        return refusal.response() if refusal is not None else None
 
     @app.get("/")
     def page() -> Response:

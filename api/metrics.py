@@ -128,3 +128,30 @@ class StreamMetrics:
             self.first_partial_s.observe(summary.first_partial_s)
         if delivered and summary.audio_bytes:
             self.amplification.observe(summary.amplification)
+
+
+class KeyMetrics:
+    """What is known of API keys in one web process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.keys = Gauge(
+            "hearline_api_keys", "API keys that the key file holds.", registry=registry, multiprocess_mode="livemax"
+        )
+        self.broken = Gauge(
+            "hearline_api_keys_file_broken",
+            "1 while the key file cannot be used, and the keys read before are valid still.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.failures = Counter(
+            "hearline_api_keys_read_failures",
+            "Times that the log was told of a key file that cannot be used.",
+            registry=registry,
+        )
+        self.refused = Counter(
+            "hearline_access_refused",
+            "Requests refused for who or where they come from: no_key, wrong_key, expired_key, conflicting_keys, "
+            "too_many_attempts, origin, host.",
+            ["reason"],
+            registry=registry,
+        )

@@ -268,7 +268,7 @@ class StreamServer(BaseApplication):  # type: ignore[misc]
     def load_config(self) -> None:
         settings = self.settings
         values: dict[str, object] = {
-            "bind": f"{settings.host}:{settings.port}",
+            "bind": settings.bind,
             "workers": settings.web_processes,
             "threads": settings.threads,
             "worker_class": StreamWorker,

@@ -133,7 +133,7 @@ class StreamService:
         session = Session(
             ticket.session, self._front, self.limits, now=self.clock.monotonic(), started_ms=self.clock.wall_ms()
         )
-        stream = Stream(ticket.session, session, socket, ticket.mailbox, self.ports)
+        stream = Stream(ticket.session, session, socket, ticket.mailbox, self.ports, label=ticket.principal.label)
         self._streams.add(ticket, stream)
         with self._lock:
             deadline_s = self._deadline_s

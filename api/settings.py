@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from api.origins import ANY, Allowed, parse_list, split_authority, split_origin
 from queueing.settings import QueueSettings
+from sessions.exposure import listens_on_loopback
 from sessions.wire import MAX_ENDPOINT_MS, MIN_ENDPOINT_MS
 
 MAX_TEXT_BYTES = 65_536
@@ -17,9 +20,31 @@ class ApiSettings(QueueSettings):
     """Settings of ``python -m api``; times in seconds, sizes in bytes."""
 
     host: str = Field(
-        "127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 makes the service reachable from outside."
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on. One that other machines reach (0.0.0.0, ::) needs HEARLINE_API_KEYS or "
+        "HEARLINE_ALLOW_ANONYMOUS.",
     )
     port: int = Field(8000, ge=1, le=65_535, description="TCP port to listen on.")
+    api_keys: Path | None = Field(
+        None,
+        description="File of API keys, made by `hearline keys add` and read again when it changes. Unset: nobody needs "
+        "a key.",
+    )
+    allow_anonymous: bool = Field(
+        False, description="Whether a service without API keys may listen where other machines reach it."
+    )
+    metrics_open: bool = Field(False, description="Whether /metrics needs no API key where streams need one.")
+    allowed_origins: str = Field(
+        "",
+        description="Web pages that may open streams beside those of this server itself: https://NAME[:PORT], "
+        "comma-separated; * for all.",
+    )
+    allowed_hosts: str = Field(
+        "",
+        description="Names by which requests may call this server, comma-separated; * for all. Unset: names of this "
+        "machine (localhost) while it listens on loopback, else all.",
+    )
     web_processes: int = Field(1, ge=1, le=64, description="gunicorn processes that share the port.")
     max_streams: int = Field(
         200,
@@ -114,6 +139,22 @@ class ApiSettings(QueueSettings):
             raise ValueError(f"give {MIN_ENDPOINT_MS} to {MAX_ENDPOINT_MS}, or 0 for no cuts at pauses")
         return value
 
+    @field_validator("allowed_origins")
+    @classmethod
+    def _origins_are_origins(cls, value: str) -> str:
+        for entry in parse_list(value) - {ANY, "null"}:
+            if split_origin(entry) is None:
+                raise ValueError(f"{entry!r} is no origin; write https://NAME or https://NAME:PORT, without a path")
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts_are_names(cls, value: str) -> str:
+        for entry in parse_list(value) - {ANY}:
+            if (authority := split_authority(entry)) is None or authority[1] is not None:
+                raise ValueError(f"{entry!r} is no host name; write NAME, or an IPv6 address in brackets, no port")
+        return value
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.max_audio_s is not None and self.min_partial_audio_s > self.max_audio_s:
@@ -122,6 +163,19 @@ class ApiSettings(QueueSettings):
                 f"HEARLINE_MAX_AUDIO_S={self.max_audio_s}; lower the first or raise the second"
             )
         return self
+
+    @property
+    def bind(self) -> str:
+        """Address and port as gunicorn wants them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def allowed(self) -> Allowed:
+        """Which pages may use the service, and under which names. Raises OSError when ``host`` has no address."""
+        return Allowed(
+            origins=parse_list(self.allowed_origins),
+            hosts=parse_list(self.allowed_hosts),
+            loopback_only=listens_on_loopback(self.host),
+        )
 
     @property
     def threads(self) -> int:

@@ -32,6 +32,7 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Even
 from wsproto.frame_protocol import CloseReason, Opcode
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from api.credentials import answered_protocol
 from api.frames import PlainFrames, announced, between_messages
 from api.rates import TokenBucket
 from api.socket_types import EARLY_BYTES, BadHandshake, EndCause, SocketEnded, SocketLimits, TooBig, Violation
@@ -187,7 +188,8 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
                     self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
                     self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with contextlib.suppress(SocketEnded):  # the first `receive` says so
-                    self._write(self.ws.send(AcceptConnection()), self._limits.send_timeout_s)
+                    accept = AcceptConnection(subprotocol=answered_protocol(event.subprotocols))
+                    self._write(self.ws.send(accept), self._limits.send_timeout_s)
                 return True
         return False
 

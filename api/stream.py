@@ -35,8 +35,19 @@ log = structlog.get_logger()
 class Stream:
     """One open stream. `run` is its life; afterwards the caller closes the socket."""
 
-    def __init__(self, session_id: str, session: Session, socket: StreamSocket, mailbox: Mailbox, ports: Ports) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        session: Session,
+        socket: StreamSocket,
+        mailbox: Mailbox,
+        ports: Ports,
+        *,
+        label: str = "",
+    ) -> None:
+        """``label`` names the API key in log lines."""
         self._id = session_id
+        self._who = {"session": session_id, **({"key": label} if label else {})}
         self._session = session
         self._socket = socket
         self._mailbox = mailbox
@@ -72,7 +83,7 @@ class Stream:
                 close, told = (violation.code, outcome), Error(code=outcome, message=violation.reason, fatal=True)
                 self._guarded(lambda: [Send(told)])
         except Exception as fault:  # the boundary of a stream: its fault ends it, with a reason, and nobody else
-            log.exception("stream_failed", session=self._id)
+            log.exception("stream_failed", **self._who)
             name = type(fault).__name__
             self._ports.metrics.handler_faults.inc()
             close = (CloseCode.INTERNAL, "internal error")
@@ -80,7 +91,7 @@ class Stream:
         self._guarded(lambda: self._session.on_disconnect(self._now(), outcome))
         self._runner.count_received()
         summary = self._session.summary
-        log.info("stream_summary", **summary.log_fields())
+        log.info("stream_summary", **{**self._who, **summary.log_fields()})
         self._ports.metrics.stream_ended(summary, delivered=self._delivered)
         return self._runner.close or close
 
@@ -148,7 +159,7 @@ class Stream:
         try:
             self._runner.run(step())
         except Exception:
-            log.exception("stream_cleanup_failed", session=self._id)
+            log.exception("stream_cleanup_failed", **self._who)
             self._ports.metrics.handler_faults.inc()
 
     def _now(self) -> float:

@@ -9,17 +9,19 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from flask import Flask
+from flask import Flask, request
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from api.access import Access
 from api.admission import Admission
 from api.app import create_app
 from api.cleaner import Cleaner
 from api.collectors import ProcessCollector, QueueCollector, QueueReader
 from api.effects import Ports
-from api.metrics import StreamMetrics
+from api.keys import KeyRing
+from api.metrics import KeyMetrics, StreamMetrics
 from api.overload import Overload, OverloadCollector
 from api.pulse import Pulse, PulseSources
 from api.queue_view import policy_name, queue_view, redis_time_ms, worker_views
@@ -81,6 +83,14 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         pause=stopping.wait,
         load=lambda: overload.load,
     )
+    key_metrics = KeyMetrics(own)
+    access = Access(
+        KeyRing(settings.api_keys, clock, key_metrics),
+        settings.allowed(),
+        clock,
+        key_metrics,
+        metrics_open=settings.metrics_open,
+    )
     admission = Admission(
         slots,
         metrics,
@@ -90,6 +100,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         redis_error=lambda: pulse.known_redis_error,
         release_slot=cleaner.release_slot,
         overload=overload.refusal,
+        identify=lambda: access.stream(request),
     )
     service = StreamService(settings, ports, admission, streams, listener, front=front, stopping=stopping)
     reader = QueueReader(lambda: queue_view(queue, slots), clock)
@@ -100,7 +111,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         OverloadCollector(overload),
         ProcessCollector(root_pid),
     )
-    app = create_app(service, reader, scrape_registry(settings.metrics_dir, own, collectors))
+    app = create_app(service, access, reader, scrape_registry(settings.metrics_dir, own, collectors))
     listener.start()
     pulse.start()
     return app

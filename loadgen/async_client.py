@@ -25,10 +25,11 @@ async def stream(
     sending: Sending,
     timeouts: Timeouts,
     recorder: Recorder,
+    api_key: str | None = None,
 ) -> None:
     """Send ``audio`` and fill ``recorder``; raises a `ClientError` for a stream that did not reach `done`."""
     try:
-        connection = await connect(url, **connection_options(url, timeouts))
+        connection = await connect(url, **connection_options(url, timeouts, api_key))
     except (WebSocketException, OSError) as error:
         raise connect_error(url, error) from error
     async with connection:

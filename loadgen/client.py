@@ -64,6 +64,7 @@ def stream(
     on_message: OnMessage = lambda _at, _message: None,
     stop: threading.Event | None = None,
     recorder: Recorder | None = None,
+    api_key: str | None = None,
 ) -> Recorder:
     """Send ``audio`` (PCM16LE blocks) and return the record of the finished stream.
 
@@ -73,7 +74,7 @@ def stream(
     """
     limits = timeouts or Timeouts()
     record = recorder or Recorder()
-    with open_connection(url, limits) as connection:
+    with open_connection(url, limits, api_key) as connection:
         _Stream(connection, audio, start, clock, sending or Sending(), limits, on_message, stop, record).run()
     return record
 

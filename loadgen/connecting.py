@@ -80,9 +80,10 @@ def _running(environment: Mapping[str, str]) -> str | None:
         return None  # no such file, or not one that this version knows
 
 
-def connection_options(url: str, timeouts: Timeouts) -> dict[str, Any]:
+def connection_options(url: str, timeouts: Timeouts, api_key: str | None = None) -> dict[str, Any]:
     """What both of `websockets`' clients, threaded and asyncio, are told of a connection."""
     return {
+        "additional_headers": {"Authorization": f"Bearer {api_key}"} if api_key else None,
         "compression": None,
         "proxy": None if is_local(url) else True,
         "open_timeout": timeouts.connect_s,
@@ -95,11 +96,11 @@ def connection_options(url: str, timeouts: Timeouts) -> dict[str, Any]:
 
 
 @contextmanager
-def open_connection(url: str, timeouts: Timeouts) -> Iterator[ClientConnection]:
+def open_connection(url: str, timeouts: Timeouts, api_key: str | None = None) -> Iterator[ClientConnection]:
     """A connection for the length of a ``with``; raises `CannotConnect` or `Refused` where there is none."""
     with ExitStack() as stack:
         try:
-            connection = stack.enter_context(connect(url, **connection_options(url, timeouts)))
+            connection = stack.enter_context(connect(url, **connection_options(url, timeouts, api_key)))
         except (WebSocketException, OSError) as error:
             raise connect_error(url, error) from error
         yield connection

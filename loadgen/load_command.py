@@ -18,7 +18,7 @@ from loadgen.client import Sending
 from loadgen.clips import BYTES_PER_SECOND, ClipError
 from loadgen.connecting import DEFAULT_URL, Timeouts, find_url, stream_url
 from loadgen.load_run import Run, Target, play, play_alone
-from loadgen.options import decoding_options, start_message
+from loadgen.options import API_KEY_VARIABLE, api_key_option, decoding_options, start_message
 from loadgen.outcome import BAD_INPUT
 from loadgen.plot import plot
 from loadgen.report import Usage, exit_status, report, text
@@ -70,6 +70,7 @@ Exit status: 0 every stream done (and every text equal to the one decoded alone)
     "--frame-ms", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Audio in one message."
 )
 @click.option("--url", metavar="URL", help=f"The service; else $HEARLINE_URL, a running `hearline up`, {DEFAULT_URL}.")
+@api_key_option
 @click.option("--json", "as_json", is_flag=True, help="The full report as one JSON object.")
 @click.option(
     "--plot",
@@ -89,6 +90,7 @@ def load(
     speed: float,
     frame_ms: int,
     url: str | None,
+    api_key: str | None,
     as_json: bool,
     plot_to: Path | None,
     **decoding: Any,
@@ -102,6 +104,7 @@ def load(
     settings = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in click.get_current_context().params.items()
+        if name != "api_key"
     }
     rng = random.Random(seed)
     try:
@@ -110,6 +113,7 @@ def load(
             start_message(**decoding),
             Sending(speed, frame_ms * BYTES_PER_SECOND // 1000),
             Timeouts(),
+            api_key or environment().get(API_KEY_VARIABLE),
         )
         clips = load_clips(speech, streams if duration_s is None else 10**6, max_clip_s, rng, _warn)
         scenario = plan(clips, Arrivals(arrivals), streams, duration_s, rng, speed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loadgen.async_client import stream
 from loadgen.client import Sending
@@ -37,6 +37,7 @@ class Target:
     start: Start
     sending: Sending
     timeouts: Timeouts
+    api_key: str | None = None
 
 
 @dataclass
@@ -79,7 +80,7 @@ async def play_alone(clips: list[Clip], target: Target, clock: Clock, run: Run) 
     """Decode every clip by itself, one after the other, as fast as the service takes it."""
     for clip in clips:
         recorder = Recorder()
-        alone = Target(target.url, target.start.model_copy(update={"partials": False}), ALONE, target.timeouts)
+        alone = replace(target, start=target.start.model_copy(update={"partials": False}), sending=ALONE)
         outcome = await _stream_once(clip, alone, clock, recorder)
         if outcome.status:
             run.alone_failed[clip.id] = outcome.message
@@ -97,6 +98,7 @@ async def _stream_once(clip: Clip, target: Target, clock: Clock, recorder: Recor
             sending=target.sending,
             timeouts=target.timeouts,
             recorder=recorder,
+            api_key=target.api_key,
         )
     except ClientError as error:
         return outcome_of(recorder, error, [])

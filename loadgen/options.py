@@ -24,6 +24,13 @@ def _pause(_context: click.Context, _option: click.Parameter, value: str | None)
     raise click.BadParameter(f"give {MIN_ENDPOINT_MS} to {MAX_ENDPOINT_MS} whole milliseconds, or off; got {value!r}")
 
 
+API_KEY_VARIABLE = "HEARLINE_API_KEY"
+api_key_option = click.option(
+    "--api-key",
+    metavar="KEY",
+    help=f"For a service that asks for one; better in ${API_KEY_VARIABLE}, which no list of processes shows.",
+)
+
 OPTIONS = (
     click.option("--language", metavar="CODE", help="Spoken language (ISO 639, e.g. en); default: the model decides."),
     click.option(

@@ -20,7 +20,7 @@ from loadgen.clips import BYTES_PER_SECOND, ClipError, Warn, read_clip
 from loadgen.connecting import DEFAULT_URL, find_url, stream_url
 from loadgen.display import Display, JsonDisplay, TextDisplay
 from loadgen.errors import ClientError
-from loadgen.options import decoding_options, start_message
+from loadgen.options import API_KEY_VARIABLE, api_key_option, decoding_options, start_message
 from loadgen.outcome import EXIT_STATUS_HELP, outcome_of, summary_fields, summary_line
 from loadgen.recorder import Recorder
 from loadgen.sources import microphone, primed, read_stream, synthetic
@@ -39,6 +39,7 @@ from sessions.wire import ServerMessage
 )
 @click.option("--mic", is_flag=True, help="Send the microphone (needs the package sounddevice); Ctrl-C ends.")
 @click.option("--url", metavar="URL", help=f"The service; else $HEARLINE_URL, a running `hearline up`, {DEFAULT_URL}.")
+@api_key_option
 @click.option(
     "--speed", type=click.FloatRange(0, 1000), default=1.0, show_default=True,
     help="1 is real time, 2 twice as fast, 0 as fast as the service takes it.",
@@ -54,6 +55,7 @@ def stream(
     synthetic_s: float | None,
     mic: bool,
     url: str | None,
+    api_key: str | None,
     speed: float,
     words: bool,
     as_json: bool,
@@ -89,6 +91,7 @@ def stream(
                 target, audio, start,
                 clock=SystemClock(), sending=client.Sending(speed, frame_ms * BYTES_PER_SECOND // 1000),
                 on_message=partial(_show, display, recorder), stop=stop, recorder=recorder,
+                api_key=api_key or environment().get(API_KEY_VARIABLE),
             )  # fmt: skip
     except (ClipError, ClientError, KeyboardInterrupt) as caught:
         ended_by = caught

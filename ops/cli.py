@@ -30,6 +30,7 @@ COMMANDS = {
     "stream": Entry("loadgen.stream_command:stream", "Stream a file, microphone or synthetic audio; print captions."),
     "load": Entry("loadgen.load_command:load", "Measure latency under many concurrent streams."),
     "queue": Entry("ops.queue:queue", "Look into the queue: lanes, jobs, workers, dead jobs, policy."),
+    "keys": Entry("ops.keys:keys", "API keys: who may use the service, and how much."),
     "calibrate": Entry(
         "workers.calibrate_command:calibrate", "Measure how short the model's windows may be; workers read it."
     ),

@@ -54,6 +54,7 @@ CLIENT = """\
 | name | default | allowed | meaning |
 |---|---|---|---|
 | `HEARLINE_URL` | unset | ws, wss, http, https | The service. Unset: a running `hearline up`, else port 8000 here. |
+| `HEARLINE_API_KEY` | unset | text | The API key to send, where the service asks for one. |
 | `HEARLINE_STATE_DIR` | as above | text | Where the running `hearline up` is looked up. |
 | `HEARLINE_SPEECH` | the project's own samples | folder | Recordings for `hearline load` without --speech. |
 

@@ -43,7 +43,7 @@ COLOURS = {Level.OK: "green", Level.SKIPPED: "bright_black", Level.WARNING: "yel
 )
 @click.pass_context
 def doctor(ctx: click.Context, /, as_json: bool, tuning: bool, speech: Path | None, bound_s: float) -> None:
-    """Check this machine: Python, Redis, model, port, CPUs, memory.
+    """Check this machine: Python, Redis, model, port, access, CPUs, memory.
 
     \b
       hearline doctor

@@ -13,18 +13,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from ops.configuration import load
 from ops.ports import holder, try_port
 from ops.procfile import python_module
 from ops.readiness import State, ask
 from ops.redis_server import NoRedis, find_server
 from ops.run_file import RunRecord
 from ops.settings import UpSettings
+from ops.settings_check import PROGRAMS
 from queueing.connect import check_redis, connect
-from queueing.errors import QueueUnavailable, UnsafeRedis
+from queueing.errors import QueueUnavailable, SettingsError, UnsafeRedis
 from queueing.machine import usable_cpus
+from sessions.api_keys import BadKeyFile, read_keys
+from sessions.exposure import exposure_problem, listens_on_loopback
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_REDIS = (6, 2)
@@ -146,6 +151,28 @@ def check_port(settings: UpSettings, running: RunRecord | None) -> Finding:
     return Finding("port", Level.OK, f"{place} is free")
 
 
+def check_access(environment: Mapping[str, str], settings: UpSettings) -> Finding:
+    """The web process may listen where it shall: to this machine alone, or with keys."""
+    try:
+        web: Any = load(PROGRAMS["web"]).from_env(environment)
+        keys = None if web.api_keys is None else read_keys(web.api_keys)
+    except SettingsError as error:
+        return Finding("access", Level.WRONG, str(error), "docs/configuration.md lists the settings")
+    except BadKeyFile as error:
+        return Finding("access", Level.WRONG, f"HEARLINE_API_KEYS: {error}", "`hearline keys --help`")
+    problem = exposure_problem(settings.host, has_keys=keys is not None, allow_anonymous=web.allow_anonymous)
+    if problem is not None:
+        found, _, fix = problem.partition(". ")
+        return Finding("access", Level.WRONG, found, fix)
+    if keys is not None:
+        level, fix = (Level.OK, "") if keys else (Level.WARNING, "hearline keys add --label NAME")
+        return Finding("access", level, f"{len(keys)} API keys in {web.api_keys}", fix)
+    if listens_on_loopback(settings.host):
+        return Finding("access", Level.OK, "listens to this machine alone, without API keys")
+    fix = "`hearline keys add`, unless something else keeps strangers away"
+    return Finding("access", Level.WARNING, f"anybody who reaches {settings.host} may use the service", fix)
+
+
 def check_cpus() -> Finding:
     """How many CPUs this process may use."""
     count = usable_cpus()
@@ -197,6 +224,7 @@ def run_checks(environment: Mapping[str, str], settings: UpSettings, running: Ru
         (lambda: check_redis_url(redis_url)) if redis_url else check_redis_binary,
         lambda: check_model(environment),
         lambda: check_port(settings, running),
+        lambda: check_access(environment, settings),
         check_cpus,
         check_memory,
         check_files,

@@ -22,6 +22,8 @@ from ops.settings_check import PROGRAMS, check_settings, misspelt
 from ops.supervisor import Stop
 from queueing.clock import Clock
 from queueing.machine import usable_cpus
+from sessions.api_keys import BadKeyFile, read_keys
+from sessions.exposure import exposure_problem
 
 
 def make_plan(
@@ -39,6 +41,8 @@ def make_plan(
     settings = check_settings(runtime.environment, [kind for kind, number in numbers.items() if number])
     if procfile is None and not any(argument.startswith("worker=") for argument in counts):
         numbers["worker"] = workers_of(runtime.environment)
+    if numbers.get("web"):
+        check_access(runtime.environment, host or settings.host)
     own_redis = not runtime.environment.get("REDIS_URL")
     if data is not None and not own_redis:
         raise WrongUse(
@@ -60,6 +64,19 @@ def workers_of(environment: Mapping[str, str]) -> int:
     """How many of the project's own workers run when the command line does not say; settings must be valid."""
     settings: Any = load(PROGRAMS["worker"]).from_env(environment)
     return usual_workers(cpus=usable_cpus(), threads=settings.threads, device=settings.device, gpu=GPU.exists())
+
+
+def check_access(environment: Mapping[str, str], host: str) -> None:
+    """Raise `WrongUse` where the web processes would refuse to listen on ``host``, or to start with their key file."""
+    settings: Any = load(PROGRAMS["web"]).from_env(environment)
+    problem = exposure_problem(host, has_keys=settings.api_keys is not None, allow_anonymous=settings.allow_anonymous)
+    try:
+        if settings.api_keys is not None:
+            read_keys(settings.api_keys)
+    except BadKeyFile as error:
+        problem = f"HEARLINE_API_KEYS: {error}"
+    if problem is not None:
+        raise WrongUse(problem)
 
 
 def _install_signals(service: Service) -> None:

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from typing import TextIO, cast
 
 import structlog
+
+_KEY = re.compile(r"\bhl_[a-z2-7]{16,}", re.IGNORECASE)
+_KEY_IN_QUERY = re.compile(r"(api_key(?:=|%3d))[^\s&#\"'\\]+", re.IGNORECASE)
+_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@")
+
+
+def without_secrets(text: str) -> str:
+    """The text with API keys, and passwords of URLs, left out. Nothing here logs them on purpose; but libraries
+    quote the requests and addresses that they could not make sense of."""
+    if "hl_" in text or "HL_" in text:
+        text = _KEY.sub("hl_(left out)", text)
+    if "api_key" in text:
+        text = _KEY_IN_QUERY.sub(r"\1(left out)", text)
+    return _PASSWORD.sub(r"\1(left out)@", text) if "://" in text else text
 
 
 class _Sink:
@@ -19,7 +34,7 @@ class _Sink:
 
     def write(self, text: str) -> int:
         with contextlib.suppress(BrokenPipeError):
-            self._stream.write(text)
+            self._stream.write(without_secrets(text))
         return len(text)
 
     def flush(self) -> None:

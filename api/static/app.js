@@ -1,5 +1,6 @@
 // The page: a source of audio, streams, and what is shown of both.
 
+import { apiKey, headers, keepApiKey } from "./key.js";
 import { AudioFile, Microphone } from "./sources.js";
 import { CaptionStream, loudness } from "./stream.js";
 
@@ -124,13 +125,20 @@ async function begin(open) {
 // A browser does not show a page why an upgrade was refused, so the service is asked.
 async function whyRefused() {
   try {
-    const status = await (await fetch("/v1/status")).json();
+    const answer = await fetch("/v1/status", { headers: headers() });
+    if (answer.status === 401) return askForKey();
+    const status = await answer.json();
     if (status.streams.all >= status.streams.max) return `All ${status.streams.max} streams are in use; try again in a few seconds.`;
     if (status.reasons.length) return `The service refused the stream: ${status.reasons.join("; ")}.`;
     return "The service refused the stream; try again in a few seconds.";
   } catch {
     return "The service cannot be reached; is it still running?";
   }
+}
+
+function askForKey() {
+  at("access").hidden = false;
+  return apiKey() ? "The API key is not valid here; correct it below." : "This service needs an API key; give it below.";
 }
 
 function readiness(state, text, title = "") {
@@ -142,7 +150,12 @@ function readiness(state, text, title = "") {
 
 async function refreshStatus() {
   try {
-    const status = await (await fetch("/v1/status", { signal: AbortSignal.timeout(2500) })).json();
+    const answer = await fetch("/v1/status", { headers: headers(), signal: AbortSignal.timeout(2500) });
+    if (answer.status === 401) {
+      askForKey();
+      return readiness("waiting", apiKey() ? "the API key is not valid" : "an API key is needed");
+    }
+    const status = await answer.json();
     const model = status.workers.find((worker) => worker.ready)?.model;
     if (status.ready) readiness("ready", model ? `ready · ${model}` : "ready");
     else readiness("waiting", `not ready: ${status.reasons[0]}`, status.reasons.join("\n"));
@@ -161,6 +174,14 @@ at("file").addEventListener("change", (event) => {
   const [file] = event.target.files;
   event.target.value = "";
   if (file) begin(() => AudioFile.open(file));
+});
+at("access").addEventListener("submit", (event) => {
+  event.preventDefault();
+  keepApiKey(at("key").value.trim());
+  at("key").value = "";
+  at("access").hidden = true;
+  tell("");
+  refreshStatus();
 });
 at("stop").addEventListener("click", () => source?.stop());
 at("clear").addEventListener("click", () => {

@@ -1,5 +1,6 @@
 // One WebSocket stream of protocol version 1 (docs/protocol.md), with the client's own measure of latency.
 
+import { apiKey } from "./key.js";
 import { RATE } from "./sources.js";
 
 const BACKLOG_BYTES = 1 << 20;
@@ -14,7 +15,9 @@ export class CaptionStream {
     this.done = false;
     this.problem = null;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    this.socket = new WebSocket(`${scheme}//${location.host}/v1/stream`);
+    const key = apiKey();
+    // A browser sends no headers of ours with an upgrade; the server answers with "token", never with the key.
+    this.socket = new WebSocket(`${scheme}//${location.host}/v1/stream`, key ? ["token", key] : []);
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => this.opened();
     this.socket.onmessage = (event) => this.received(JSON.parse(event.data));

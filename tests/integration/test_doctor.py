@@ -11,13 +11,14 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from ops import doctor_checks
+from ops import doctor_checks, key_file
 from ops.cli import main
 from ops.doctor_checks import Level
 from ops.redis_server import NoRedis
 from ops.runtime import Runtime
 from queueing.clock import SystemClock
 from queueing.local_redis import free_port
+from sessions.api_keys import KeyRecord
 
 
 def doctor(*arguments: str, **environment: str) -> Result:
@@ -42,7 +43,7 @@ def test_a_fit_machine_is_told_so() -> None:
     assert result.exit_code == 0, result.output
     assert "This machine can run Hearline" in result.output
     found = findings(doctor("--json"))
-    assert set(found) == {"python", "redis", "model", "port", "cpus", "memory", "files", "disk"}
+    assert set(found) == {"python", "redis", "model", "port", "access", "cpus", "memory", "files", "disk"}
     assert found["redis"]["level"] == "ok"
     assert "Redis" in found["redis"]["found"]
 
@@ -90,6 +91,24 @@ def test_an_old_redis_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     server.chmod(0o755)
     monkeypatch.setattr(doctor_checks, "find_server", lambda: server)
     assert findings(doctor("--json"))["redis"]["level"] == level
+
+
+def test_who_may_use_it_is_looked_at(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+
+    def access(**environment: str) -> Mapping[str, str]:
+        return findings(doctor("--json", **environment))["access"]
+
+    assert access()["level"] == "ok"
+    public = access(HEARLINE_HOST="0.0.0.0")
+    assert public["level"] == "wrong"
+    assert "HEARLINE_API_KEYS" in public["fix"]
+    assert access(HEARLINE_HOST="0.0.0.0", HEARLINE_ALLOW_ANONYMOUS="1")["level"] == "warning"
+    assert "cannot be read" in access(HEARLINE_API_KEYS=str(keys))["found"]
+    keys.write_text("# none yet\n")
+    assert access(HEARLINE_API_KEYS=str(keys))["level"] == "warning"
+    key_file.add(keys, KeyRecord(label="kiosk", sha256="0" * 64))
+    assert access(HEARLINE_HOST="0.0.0.0", HEARLINE_API_KEYS=str(keys))["found"].startswith("1 API keys")
 
 
 def test_wrong_settings_end_it_with_status_2() -> None:
