@@ -103,7 +103,11 @@ class ClusterRedis(redis.Redis):
     def scan_iter(self, *args: Any, **options: Any) -> Iterator[Any]:
         """The keys of all primaries."""
         for address in self.map.primaries():
-            yield from self.node(address).scan_iter(*args, **options)
+            try:
+                yield from self.node(address).scan_iter(*args, **options)
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                self._doubt(address, error)
+                raise
 
     def close(self) -> None:
         """Close every node's connections. Idempotent."""
