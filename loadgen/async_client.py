@@ -1,23 +1,43 @@
-"""The client for many streams in one process: coroutines instead of threads, the same pace, record and errors."""
+"""The client for many streams in one process: coroutines instead of threads; same pace, record, errors and resuming.
+
+It sends recordings that are in memory anyway, so what the server has not acknowledged needs no keeping.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Sequence
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from loadgen.client import Sending
-from loadgen.connecting import Timeouts, connect_error, connection_options, stream_failure
-from loadgen.errors import NoAnswer, ProtocolBroken
-from loadgen.pacing import Pace
+from loadgen.connecting import Timeouts, connect_error, connection_options, stream_failure, watch_closely
+from loadgen.errors import ClientError, NoAnswer, ProtocolBroken
+from loadgen.pacing import CatchUp, Pace
 from loadgen.recorder import Recorder
+from loadgen.resumption import Resuming, Resumption
 from queueing.clock import Clock
-from sessions.wire import BadMessage, Done, End, Error, ErrorCode, Start, UnknownType, WireError, decode_server, encode
+from sessions.wire import (
+    Ack,
+    BadMessage,
+    Done,
+    End,
+    Error,
+    ErrorCode,
+    Ready,
+    ServerMessage,
+    Start,
+    UnknownType,
+    WireError,
+    decode_server,
+    encode,
+)
 
 
 async def stream(
-    url: str,
+    url: str | Sequence[str],
     audio: bytes,
     start: Start,
     *,
@@ -25,103 +45,169 @@ async def stream(
     sending: Sending,
     timeouts: Timeouts,
     recorder: Recorder,
+    resuming: Resuming | None = None,
+    rng: random.Random | None = None,
     api_key: str | None = None,
 ) -> None:
     """Send ``audio`` and fill ``recorder``; raises a `ClientError` for a stream that did not reach `done`."""
-    try:
-        connection = await connect(url, **connection_options(url, timeouts, api_key))
-    except (WebSocketException, OSError) as error:
-        raise connect_error(url, error) from error
-    async with connection:
-        try:
-            await _Stream(connection, audio, start, clock, sending, timeouts, recorder).run()
-        except NoAnswer:
-            # Closing would wait behind audio that nobody reads.
-            connection.transport.abort()
-            raise
+    urls = [url] if isinstance(url, str) else url
+    options = resuming or Resuming()
+    course = Resumption(start, urls, options, rng or random.Random())
+    run = _Stream(course, audio, clock, sending, timeouts, options, recorder, api_key)
+    while not await run.once():
+        pass
 
 
 class _Stream:
-    """One run of `stream`: a sending task beside the receiving loop, and one deadline that moves with progress."""
+    """One run of `stream`: on each connection a sending task beside the receiving loop, and one deadline that moves
+    with progress."""
 
     def __init__(
         self,
-        connection: ClientConnection,
+        course: Resumption,
         audio: bytes,
-        start: Start,
         clock: Clock,
         sending: Sending,
         timeouts: Timeouts,
+        resuming: Resuming,
         recorder: Recorder,
+        api_key: str | None,
     ) -> None:
-        self._connection = connection
+        self._course = course
         self._audio = audio
-        self._start = start
         self._clock = clock
         self._sending = sending
         self._timeouts = timeouts
+        self._resuming = resuming
         self._recorder = recorder
-        self._pace = Pace(clock, sending.speed)
-        self._deadline = asyncio.timeout(timeouts.ready_s)
-        self._fatal: Error | None = None
-        recorder.begin(self._pace.start, sending.speed)
+        self._api_key = api_key
+        self._pace: Pace | None = None
+        self._deadline = asyncio.timeout(None)
+        self._ended = False
+        """`end` was sent on this connection."""
+        self._counted = 0
+        """Bytes counted as sent."""
 
-    async def run(self) -> None:
+    async def once(self) -> bool:
+        """One connection, or one attempt at it; True when the stream is done."""
+        attempt = self._course.attempt(self._clock.monotonic())
+        await asyncio.sleep(attempt.delay_s)
+        try:
+            options = connection_options(attempt.url, self._timeouts, self._api_key)
+            connection = await connect(attempt.url, **options)
+        except (WebSocketException, OSError) as error:
+            self._failed(connect_error(attempt.url, error))
+            return False
+        async with connection:
+            failure = await self._converse(connection)
+            if failure is None:
+                await self._wait_for_close(connection)
+                return True
+            if isinstance(failure, NoAnswer):
+                connection.transport.abort()  # closing would wait behind audio that nobody reads
+            self._failed(failure)
+            connection.transport.abort()  # no close frame, which would end the stream as well
+        return False
+
+    def _failed(self, failure: ClientError) -> None:
+        now = self._clock.monotonic()
+        if self._course.failed(now, failure):
+            self._recorder.lost(now)
+
+    async def _converse(self, connection: ClientConnection) -> ClientError | None:
+        """Talk until `done` (None), or until the connection is lost."""
+        if self._pace is None:
+            self._pace = Pace(self._clock, self._sending.speed)
+            self._recorder.begin(self._pace.start, self._sending.speed)
+        self._ended = False
+        self._deadline = asyncio.timeout(self._timeouts.ready_s)
         sender: asyncio.Task[None] | None = None
         try:
             async with self._deadline:
-                await self._connection.send(encode(self._start))
-                sender = asyncio.create_task(self._send())
-                await self._receive(sender)
+                await connection.send(encode(self._course.opening))
+                if not self._course.away:
+                    sender = asyncio.create_task(self._send(connection, 0, self._pace))
+                while True:
+                    message = await self._next(connection)
+                    sender = self._take(message, connection, sender, self._pace)
+                    if isinstance(message, Done):
+                        return None
         except TimeoutError:
-            raise self._overdue() from None
+            return self._overdue()
         except ConnectionClosed as closed:
-            raise stream_failure(self._fatal, closed, self._timeouts) from closed
+            return stream_failure(self._course.fatal, closed, self._timeouts)
         finally:
             if sender is not None:
                 await _stop(sender)
-        await self._wait_for_close()
 
-    async def _send(self) -> None:
-        size = self._sending.frame_bytes
-        for position in range(0, len(self._audio), size):
+    async def _send(self, connection: ClientConnection, position: int, pace: Pace) -> None:
+        behind = CatchUp(pace, self._clock.monotonic(), self._resuming.catch_up) if self._counted else None
+        while position < len(self._audio):
+            size = self._sending.frame_bytes - position % self._sending.frame_bytes
             frame = self._audio[position : position + size]
-            delay = self._pace.delay_s(position + len(frame))
+            end = position + len(frame)
+            delay = pace.delay_s(end)
+            if behind is not None:
+                delay = behind.delay_s(end, len(frame), self._clock.monotonic())
             if delay > 0:
                 await asyncio.sleep(delay)
-                delay = self._pace.delay_s(position + len(frame))
-            await self._connection.send(frame)
-            self._recorder.sent(self._clock.monotonic(), len(frame), -delay if self._pace.speed else 0.0)
-            if self._recorder.session:
+                delay = pace.delay_s(end)
+            late = behind is not None and behind.late
+            self._course.sent = max(self._course.sent, end)
+            await connection.send(frame)
+            now = self._clock.monotonic()
+            if behind is not None:
+                behind.sent(now)
+            fresh = max(0, end - self._counted)
+            self._counted += fresh
+            lag_s = 0.0 if late or not pace.speed else -delay
+            self._recorder.sent(now, fresh, lag_s, again=len(frame) - fresh)
+            position = end
+            if self._course.streaming:
                 self._extend(self._timeouts.send_s)
-        await self._connection.send(encode(End()))
-        self._recorder.ended(self._clock.monotonic())
-        if self._recorder.session:
+        self._course.ended = self._ended = True
+        await connection.send(encode(End()))
+        if self._recorder.ended_at is None:
+            self._recorder.ended(self._clock.monotonic())
+        if self._course.streaming:
             self._extend(self._timeouts.answer_s)
 
-    async def _receive(self, sender: asyncio.Task[None]) -> None:
+    async def _next(self, connection: ClientConnection) -> ServerMessage:
         while True:
             try:
-                message = decode_server(await self._connection.recv())
+                return decode_server(await connection.recv())
             except UnknownType:
                 continue
             except BadMessage as error:
                 raise ProtocolBroken(f"the server sent something that is not of protocol 1: {error}") from error
-            self._recorder.received(self._clock.monotonic(), message)
-            if isinstance(message, Done):
-                return
-            if isinstance(message, Error) and (message.fatal or message.code == ErrorCode.AUDIO_LIMIT):
-                self._fatal = message if message.fatal else self._fatal
-                sender.cancel()
-                self._extend(self._timeouts.close_s if message.fatal else self._timeouts.answer_s)
-            else:
-                self._extend(self._timeouts.answer_s if self._recorder.ended_at is not None else self._timeouts.send_s)
 
-    async def _wait_for_close(self) -> None:
+    def _take(
+        self, message: ServerMessage, connection: ClientConnection, sender: asyncio.Task[None] | None, pace: Pace
+    ) -> asyncio.Task[None] | None:
+        now = self._clock.monotonic()
+        away = self._course.away
+        if self._course.take(now, message):
+            self._recorder.received(now, message)
+        if isinstance(message, Ready):
+            if self._course.keeps:
+                watch_closely(connection)
+            if away:
+                sender = asyncio.create_task(self._send(connection, self._course.acked, pace))
+        if isinstance(message, Error) and (message.fatal or message.code == ErrorCode.AUDIO_LIMIT):
+            if sender is not None:
+                sender.cancel()
+            self._extend(self._timeouts.close_s if message.fatal else self._timeouts.answer_s)
+        elif not self._ended:
+            self._extend(self._timeouts.send_s)
+        elif not isinstance(message, Ack):
+            self._extend(self._timeouts.answer_s)
+        return sender
+
+    async def _wait_for_close(self, connection: ClientConnection) -> None:
         try:
             async with asyncio.timeout(self._timeouts.close_s):
                 while True:
-                    self._recorder.received(self._clock.monotonic(), decode_server(await self._connection.recv()))
+                    self._recorder.received(self._clock.monotonic(), decode_server(await connection.recv()))
         except ConnectionClosed as closed:
             self._recorder.close_code = closed.rcvd.code if closed.rcvd is not None else None
         except (TimeoutError, WireError):
@@ -131,12 +217,12 @@ class _Stream:
         if not self._deadline.expired():
             self._deadline.reschedule(asyncio.get_running_loop().time() + seconds)
 
-    def _overdue(self) -> Exception:
-        if self._fatal is not None:
-            return stream_failure(self._fatal, None, self._timeouts)
-        if not self._recorder.session:
+    def _overdue(self) -> ClientError:
+        if self._course.fatal is not None:
+            return stream_failure(self._course.fatal, None, self._timeouts)
+        if not self._course.streaming:
             return NoAnswer("ready", self._timeouts.ready_s)
-        if self._recorder.ended_at is None:
+        if not self._ended:
             return NoAnswer("taking more audio", self._timeouts.send_s)
         return NoAnswer("the last final", self._timeouts.answer_s)
 

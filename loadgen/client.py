@@ -1,35 +1,43 @@
 """The Python client of `/v1/stream`: one stream, from connecting to `done`, with an answer or an error, never a hang.
 
-    caller's thread   connects, receives, calls `on_message`, watches the timeouts
-    sender thread     takes audio from its source (which may block: a microphone, a pipe), keeps the pace, sends
+    caller's thread   connects, receives, calls back, watches the timeouts; comes back when a connection is lost
+    two threads more  read the audio and send it (`loadgen.sender`)
 
-The sender never outlives the connection in the socket: where it is stuck in a send, the socket is shut down.
-It may stay blocked in its source (a silent pipe); it is a daemon, and touches nothing once the stream is over.
+    >>> from loadgen.client import stream
+    >>> from loadgen.clips import read_clip
+    >>> record = stream("ws://127.0.0.1:8000/v1/stream", read_clip(Path("talk.mp3"), print))
+    >>> record.text
+
+A connection that is lost is not the end: what was not acknowledged is kept, and the stream is resumed at any of the
+URLs (`loadgen.resumption` decides how; docs/protocol.md, "Resume").
 """
 
 from __future__ import annotations
 
-import socket
+import random
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
-from loadgen.connecting import Timeouts, open_connection, stream_failure
-from loadgen.errors import NoAnswer, ProtocolBroken
+from loadgen.connecting import Timeouts, abandon, open_connection, stream_failure, watch_closely
+from loadgen.errors import ClientError, NoAnswer, ProtocolBroken, ServerFailed
 from loadgen.pacing import Pace
 from loadgen.recorder import Recorder
+from loadgen.resumption import Resuming, Resumption
 from loadgen.sender import Sender
-from loadgen.sources import in_frames
-from queueing.clock import Clock
+from loadgen.sources import samples_only
+from queueing.clock import Clock, SystemClock
 from sessions.wire import (
+    Ack,
     BadMessage,
     Done,
     Error,
     ErrorCode,
+    Ready,
     ServerMessage,
     Start,
     UnknownType,
@@ -42,7 +50,11 @@ GOING_AWAY = 1001
 TICK_S = 0.1
 
 OnMessage = Callable[[float, ServerMessage], None]
-"""Called with the time of arrival on the clock, in the caller's thread, in order."""
+"""Called with the time of arrival on the clock, in the caller's thread, in order; each partial and final once; no `ack`
+and no fatal error that the stream survives."""
+
+OnLost = Callable[[float, ClientError], None]
+"""Called when a connection was lost and the client tries to come back; a `ready` with ``resumed`` says that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +66,46 @@ class Sending:
 
 
 def stream(
-    url: str,
-    audio: Iterator[bytes],
-    start: Start,
+    url: str | Sequence[str],
+    audio: Iterable[bytes],
+    start: Start | None = None,
     *,
-    clock: Clock,
+    clock: Clock | None = None,
     sending: Sending | None = None,
     timeouts: Timeouts | None = None,
+    resuming: Resuming | None = None,
+    rng: random.Random | None = None,
     on_message: OnMessage = lambda _at, _message: None,
+    on_lost: OnLost = lambda _at, _failure: None,
     stop: threading.Event | None = None,
     recorder: Recorder | None = None,
     api_key: str | None = None,
 ) -> Recorder:
-    """Send ``audio`` (PCM16LE blocks) and return the record of the finished stream.
+    """Send ``audio`` (16 kHz mono PCM16LE, in blocks of any size) and return the record of the finished stream.
 
-    ``stop`` ends the audio early, as if its source had ended. ``recorder`` is filled as things happen, so it also
-    tells of a stream that failed. Raises a `ClientError` for a stream that did not reach `done`, and whatever
-    ``audio`` raises.
+    ``url``: one front end, or several of the same service, tried in turn. ``stop`` ends the audio early, as if its
+    source had ended. ``recorder`` is filled as things happen, so it also tells of a stream that failed. Raises a
+    `ClientError` for a stream that did not reach `done`, `ClipError` for a file's bytes in place of its samples, and
+    whatever ``audio`` raises.
     """
-    limits = timeouts or Timeouts()
     record = recorder or Recorder()
-    with open_connection(url, limits, api_key) as connection:
-        _Stream(connection, audio, start, clock, sending or Sending(), limits, on_message, stop, record).run()
+    options = resuming or Resuming()
+    course = Resumption(start or Start(), [url] if isinstance(url, str) else url, options, rng or random.Random())
+    limits = timeouts or Timeouts()
+    how = sending or Sending()
+    _Stream(
+        samples_only(audio),
+        course,
+        clock or SystemClock(),
+        how,
+        limits,
+        options,
+        on_message,
+        on_lost,
+        stop,
+        record,
+        api_key,
+    ).run()
     return record
 
 
@@ -84,102 +114,169 @@ class _Stream:
 
     def __init__(
         self,
-        connection: ClientConnection,
         audio: Iterator[bytes],
-        start: Start,
+        course: Resumption,
         clock: Clock,
         sending: Sending,
         timeouts: Timeouts,
+        resuming: Resuming,
         on_message: OnMessage,
+        on_lost: OnLost,
         stop: threading.Event | None,
         recorder: Recorder,
+        api_key: str | None,
     ) -> None:
-        self._connection = connection
+        self._course = course
         self._clock = clock
         self._timeouts = timeouts
         self._on_message = on_message
-        self._start = start
-        self._pace = Pace(clock, sending.speed)
-        self.recorder = recorder
-        recorder.begin(self._pace.start, sending.speed)
+        self._on_lost = on_lost
         self._stop = stop or threading.Event()
-        self._sender = Sender(connection, in_frames(audio, sending.frame_bytes), self._pace, clock, self.recorder)
-        self._last_message_at = clock.monotonic()
-        self._fatal: Error | None = None
+        self._recorder = recorder
+        self._api_key = api_key
+        self._pause = threading.Event().wait
+        self._audio = audio
+        self._sending = sending
+        self._resuming = resuming
+        self._sender: Sender | None = None
+        self._opened_at = self._last_message_at = self._last_news_at = 0.0
 
     def run(self) -> None:
         try:
-            self._connection.send(encode(self._start))
-            self._sender.start()
-            while (message := self._next()) is not None:
-                self._take(message)
-                if isinstance(message, Done):
-                    self._wait_for_close()
-                    break
-        except ConnectionClosed as closed:
-            self._sender.halt()
-            if self._sender.error is not None:
-                raise self._sender.error from None
-            raise stream_failure(self._fatal, closed, self._timeouts) from closed
+            while not self._once():
+                pass
         finally:
-            self._hang_up()
+            if self._sender is not None:
+                self._sender.halt()
 
-    def _next(self) -> ServerMessage | None:
+    def _once(self) -> bool:
+        """One connection, or one attempt at it; True when the stream is done."""
+        attempt = self._course.attempt(self._clock.monotonic())
+        self._pause(attempt.delay_s)
+        with ExitStack() as stack:
+            try:
+                connection = stack.enter_context(open_connection(attempt.url, self._timeouts, self._api_key))
+            except ClientError as failure:
+                self._failed(failure)
+                return False
+            try:
+                lost = self._converse(connection)
+                if lost is None:
+                    return True
+                self._failed(lost)
+            except BaseException:
+                self._hang_up(connection)
+                raise
+            abandon(connection)
+        return False
+
+    def _failed(self, failure: ClientError) -> None:
+        """Raise where the stream cannot go on."""
+        now = self._clock.monotonic()
+        if self._course.failed(now, failure):
+            self._recorder.lost(now)
+            self._on_lost(now, failure)
+        if self._sender is not None:
+            self._sender.detach()
+
+    def _converse(self, connection: ClientConnection) -> ClientError | None:
+        """Talk until `done` (None), or until the connection is lost."""
+        sender = self._sender = self._sender or self._begin()
+        self._opened_at = self._last_message_at = self._clock.monotonic()
+        try:
+            connection.send(encode(self._course.opening))
+            if not self._course.away:
+                sender.attach(connection, 0)
+            while True:
+                message = self._next(connection, sender)
+                self._take(message, connection, sender)
+                if isinstance(message, Done):
+                    self._wait_for_close(connection)
+                    return None
+        except ConnectionClosed as closed:
+            if sender.error is not None:
+                raise sender.error from None
+            return stream_failure(self._course.fatal, closed, self._timeouts)
+        except (NoAnswer, ServerFailed) as failure:
+            return failure
+
+    def _begin(self) -> Sender:
+        pace = Pace(self._clock, self._sending.speed)
+        self._recorder.begin(pace.start, pace.speed)
+        sender = Sender(
+            self._audio, self._sending.frame_bytes, pace, self._clock, self._recorder, self._course, self._resuming,
+            self._timeouts.keepalive_s,
+        )  # fmt: skip
+        sender.start()
+        return sender
+
+    def _next(self, connection: ClientConnection, sender: Sender) -> ServerMessage:
         """The next message of a known type; runs the timeouts while it waits."""
         while True:
-            self._check()
+            self._check(sender)
             with suppress(TimeoutError, UnknownType):
                 try:
-                    return decode_server(self._connection.recv(timeout=TICK_S))
+                    return decode_server(connection.recv(timeout=TICK_S))
                 except BadMessage as error:
                     raise ProtocolBroken(f"the server sent something that is not of protocol 1: {error}") from error
 
-    def _take(self, message: ServerMessage) -> None:
-        now = self._clock.monotonic()
-        self._last_message_at = now
-        self.recorder.received(now, message)
-        if isinstance(message, Error):
-            if message.fatal:
-                self._fatal = message
-            if message.fatal or message.code == ErrorCode.AUDIO_LIMIT:
-                self._sender.halt()
+    def _take(self, message: ServerMessage, connection: ClientConnection, sender: Sender) -> None:
+        now = self._last_message_at = self._clock.monotonic()
+        away = self._course.away
+        handed_on = self._course.take(now, message)
+        sender.acknowledge(self._course.acked)
+        if isinstance(message, Ready):
+            if away:
+                sender.attach(connection, self._course.acked)
+            if self._course.keeps:
+                watch_closely(connection)
+        elif not isinstance(message, Ack):
+            self._last_news_at = now
+        if not handed_on:
+            return
+        self._recorder.received(now, message)
+        if isinstance(message, Error) and (message.fatal or message.code == ErrorCode.AUDIO_LIMIT):
+            sender.halt()
         self._on_message(now, message)
 
-    def _check(self) -> None:
-        """Raise for whatever has taken too long; keep a silent source's stream alive; pass on the caller's stop."""
-        now = self._clock.monotonic()
-        sender, timeouts = self._sender, self._timeouts
+    def _check(self, sender: Sender) -> None:
+        """Raise for whatever has taken too long; pass on the caller's stop."""
+        now, timeouts, fatal = self._clock.monotonic(), self._timeouts, self._course.fatal
         if sender.error is not None:
             raise sender.error
         if self._stop.is_set():
-            sender.finish()
-        stuck_since = sender.sending_since
+            sender.stop()
+        stuck_since = sender.stuck_since
         if stuck_since is not None and now - stuck_since > timeouts.send_s:
             raise NoAnswer("taking more audio", timeouts.send_s)
-        ended_at = self.recorder.ended_at
-        if not self.recorder.session and now - self._pace.start > timeouts.ready_s:
+        if not self._course.streaming and now - self._opened_at > timeouts.ready_s:
             raise NoAnswer("ready", timeouts.ready_s)
-        if self._fatal is not None and now - self._last_message_at > timeouts.close_s:
-            raise stream_failure(self._fatal, None, timeouts)
-        if ended_at is not None and now - max(ended_at, self._last_message_at) > timeouts.answer_s:
-            raise NoAnswer("the last final", timeouts.answer_s)
-        if ended_at is None and stuck_since is None and now - sender.last_send > timeouts.keepalive_s:
-            sender.keep_alive()
+        if fatal is not None and now - self._last_message_at > timeouts.close_s:
+            raise stream_failure(fatal, None, timeouts)
+        ended_at = self._recorder.ended_at
+        if sender.ended and ended_at is not None:
+            since = max(ended_at, self._opened_at, self._last_news_at)
+            if now - since > timeouts.answer_s:
+                raise NoAnswer("the last final", timeouts.answer_s)
 
-    def _wait_for_close(self) -> None:
+    def _wait_for_close(self, connection: ClientConnection) -> None:
         """Let the server close after `done`, so that its close code is seen; whatever else comes is a fault."""
         try:
             while True:
-                self._take(decode_server(self._connection.recv(timeout=self._timeouts.close_s)))
+                message = decode_server(connection.recv(timeout=self._timeouts.close_s))
+                self._recorder.received(self._clock.monotonic(), message)
+                self._on_message(self._clock.monotonic(), message)
         except ConnectionClosed as closed:
-            self.recorder.close_code = closed.rcvd.code if closed.rcvd is not None else None
+            self._recorder.close_code = closed.rcvd.code if closed.rcvd is not None else None
         except (TimeoutError, WireError):
             return
+        finally:
+            self._hang_up(connection)
 
-    def _hang_up(self) -> None:
-        """Stop the sender; a send that is stuck holds the connection's lock, and only a dead socket frees it."""
-        self._sender.halt()
-        if not self._sender.released.wait(TICK_S * 5) and self._sender.sending_since is not None:
-            with suppress(OSError):
-                self._connection.socket.shutdown(socket.SHUT_RDWR)
-        self._connection.close(GOING_AWAY)
+    def _hang_up(self, connection: ClientConnection) -> None:
+        """Leave for good; a send that is stuck holds the connection's lock, and only a dead socket frees it."""
+        if self._sender is not None:
+            self._sender.halt()
+            if not self._sender.released.wait(TICK_S * 5) and self._sender.stuck_since is not None:
+                abandon(connection)
+        connection.close(GOING_AWAY)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
+from websockets.asyncio.client import ClientConnection as AsyncConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
@@ -21,6 +23,10 @@ from sessions.wire import Error
 DEFAULT_URL = "ws://127.0.0.1:8000/v1/stream"
 STREAM_PATH = "/v1/stream"
 MAX_MESSAGE_BYTES = 2**22
+MAX_DISCARDED = 1_000
+RESUMABLE_PING_S = 10.0
+RESUMABLE_PONG_S = 20.0
+"""A loss that nobody is told of (a cable, a NAT entry) is noticed after their sum: within the usual grace time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +61,24 @@ def stream_url(text: str) -> str:
     return url if parts.path.strip("/") else url.rstrip("/") + STREAM_PATH
 
 
-def find_url(environment: Mapping[str, str]) -> str:
-    """Where the service is, when nobody says so: ``HEARLINE_URL``, a running ``hearline up``, `DEFAULT_URL`.
+def stream_urls(text: str) -> list[str]:
+    """The URLs of a comma-separated list, each as `stream_url` has it: front ends of one service. Raises ValueError."""
+    urls = [stream_url(part) for part in text.split(",") if part.strip()]
+    if not urls:
+        raise ValueError(f"{text!r} names no URL; an example is {DEFAULT_URL}")
+    return urls
 
-    Raises ValueError for a ``HEARLINE_URL`` that is no URL.
+
+def find_urls(given: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Where the service is: as ``given``, else ``HEARLINE_URL``, a running ``hearline up``, `DEFAULT_URL`.
+
+    Raises ValueError for what is no URL.
     """
-    if given := environment.get("HEARLINE_URL"):
-        return stream_url(given)
-    return _running(environment) or DEFAULT_URL
+    if given:
+        return [url for text in given for url in stream_urls(text)]
+    if named := environment.get("HEARLINE_URL"):
+        return stream_urls(named)
+    return [_running(environment) or DEFAULT_URL]
 
 
 def _running(environment: Mapping[str, str]) -> str | None:
@@ -104,6 +120,24 @@ def open_connection(url: str, timeouts: Timeouts, api_key: str | None = None) ->
         except (WebSocketException, OSError) as error:
             raise connect_error(url, error) from error
         yield connection
+
+
+def watch_closely(connection: ClientConnection | AsyncConnection) -> None:
+    """Notice a dead peer while its stream still waits: from now on (both are read before each ping)."""
+    connection.ping_interval, connection.ping_timeout = RESUMABLE_PING_S, RESUMABLE_PONG_S
+
+
+def abandon(connection: ClientConnection) -> None:
+    """End a connection whose stream goes on elsewhere: without a close frame, which would end the stream as well.
+
+    It also frees a send that is stuck. What still arrives is not needed: whoever resumes gets it anew.
+    """
+    with suppress(OSError):
+        connection.socket.shutdown(socket.SHUT_RDWR)
+    with suppress(ConnectionClosed, TimeoutError):
+        for _ in range(MAX_DISCARDED):  # until the reading thread has seen the end; it must not be cut short
+            connection.recv(timeout=0.5)
+    connection.close()
 
 
 def connect_error(url: str, error: WebSocketException | OSError) -> ClientError:

@@ -3,7 +3,7 @@
     terminal     the segment being spoken on one line that is redrawn in place: stable words as they are, the rest
                  dimmed; a final takes its place for good
     no terminal  one line per message: ``~`` for partials, ``|`` behind their stable words; times for finals
-    JSON         one object per server message, and a summary at the end
+    JSON         one object per server message (and one of type ``connection_lost`` for each loss), a summary at the end
 
 Thread-safe: warnings come from the thread that reads the audio.
 """
@@ -17,7 +17,8 @@ from typing import Any, Protocol, TextIO
 
 from rich.cells import cell_len
 
-from sessions.wire import Error, Final, Partial, ServerMessage
+from loadgen.errors import ClientError
+from sessions.wire import Error, Final, Partial, Ready, ServerMessage
 
 CLEAR = "\r\x1b[K"
 DIM, SOLID = "\x1b[2m", "\x1b[22m"
@@ -28,6 +29,9 @@ class Display(Protocol):
 
     def message(self, at_s: float, message: ServerMessage) -> None:
         """A message of the server, ``at_s`` seconds after the start of the audio."""
+
+    def lost(self, at_s: float, failure: ClientError) -> None:
+        """The connection was lost, and the client tries to come back."""
 
     def note(self, text: str) -> None:
         """A warning or a hint, one sentence."""
@@ -46,6 +50,9 @@ class JsonDisplay:
 
     def message(self, at_s: float, message: ServerMessage) -> None:
         self._write({**message.model_dump(exclude_none=True), "received_s": round(at_s, 3)})
+
+    def lost(self, at_s: float, failure: ClientError) -> None:
+        self._write({"type": "connection_lost", "reason": str(failure), "received_s": round(at_s, 3)})
 
     def note(self, text: str) -> None:
         with self._lock:
@@ -76,6 +83,8 @@ class TextDisplay:
 
     def message(self, at_s: float, message: ServerMessage) -> None:  # noqa: ARG002  # people see times of audio
         match message:
+            case Ready(resumed=True):
+                self.note("connected again; the stream goes on")
             case Partial():
                 self._spoken = message
                 self._partial(message)
@@ -85,6 +94,9 @@ class TextDisplay:
                 self.note(f"note from the service ({printable(message.code)}): {printable(message.message)}")
             case _:
                 pass
+
+    def lost(self, at_s: float, failure: ClientError) -> None:  # noqa: ARG002
+        self.note(f"reconnecting: {printable(str(failure))}")
 
     def note(self, text: str) -> None:
         with self._lock:

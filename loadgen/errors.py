@@ -4,6 +4,7 @@ ClientError
 +-- CannotConnect    nobody answers at this address, or what answers is not the service
 +-- Refused          the service is there and says no, before the upgrade: HTTP status, code, retry_after_s
 +-- ServerFailed     the stream broke: a fatal error message, or a close before `done`
++-- CannotResume     the connection broke, and the stream could not be taken up again in time
 +-- NoAnswer         nothing came within a timeout; which one, and how long it was
 +-- ProtocolBroken   the server sent something that is not of the protocol
 
@@ -54,6 +55,19 @@ class ServerFailed(ClientError):
         closed = "the connection broke" if close_code is None else f"closed with {close_code}"
         retry = "" if retry_after_s is None else f"; try again in {retry_after_s:g} s"
         super().__init__(f"the stream failed ({code or 'no error message'}, {closed}): {message}{retry}")
+
+
+class CannotResume(ClientError):
+    """The connection was lost and did not come back; ``last``: what the last of ``attempts`` attempts failed with."""
+
+    def __init__(self, last: ClientError, waited_s: float, attempts: int) -> None:
+        self.last = last
+        self.waited_s = waited_s
+        self.attempts = attempts
+        super().__init__(
+            f"the connection broke, and the stream could not be resumed ({attempts} attempts, {waited_s:.1f} s); "
+            f"the last one: {last}"
+        )
 
 
 class NoAnswer(ClientError):

@@ -16,12 +16,20 @@ import psutil
 from loadgen.arrivals import Arrivals
 from loadgen.client import Sending
 from loadgen.clips import BYTES_PER_SECOND, ClipError
-from loadgen.connecting import DEFAULT_URL, Timeouts, find_url, stream_url
+from loadgen.connecting import Timeouts
 from loadgen.load_run import Run, Target, play, play_alone
-from loadgen.options import API_KEY_VARIABLE, api_key_option, decoding_options, start_message
+from loadgen.options import (
+    API_KEY_VARIABLE,
+    api_key_option,
+    decoding_options,
+    service_options,
+    service_urls,
+    start_message,
+)
 from loadgen.outcome import BAD_INPUT
 from loadgen.plot import plot
 from loadgen.report import Usage, exit_status, report, text
+from loadgen.resumption import Resuming
 from loadgen.scenario import Scenario, load_clips, plan
 from loadgen.statistics import MissingPackages
 from loadgen.stream_command import environment
@@ -69,7 +77,7 @@ Exit status: 0 every stream done (and every text equal to the one decoded alone)
 @click.option(
     "--frame-ms", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Audio in one message."
 )
-@click.option("--url", metavar="URL", help=f"The service; else $HEARLINE_URL, a running `hearline up`, {DEFAULT_URL}.")
+@service_options
 @api_key_option
 @click.option("--json", "as_json", is_flag=True, help="The full report as one JSON object.")
 @click.option(
@@ -89,7 +97,8 @@ def load(
     max_clip_s: float,
     speed: float,
     frame_ms: int,
-    url: str | None,
+    given_urls: tuple[str, ...],
+    no_resume: bool,
     api_key: str | None,
     as_json: bool,
     plot_to: Path | None,
@@ -104,16 +113,19 @@ def load(
     settings = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in click.get_current_context().params.items()
-        if name != "api_key"
+        if name not in {"given_urls", "api_key"}
     }
+    urls = service_urls(given_urls, environment())
     rng = random.Random(seed)
     try:
         target = Target(
-            stream_url(url) if url else find_url(environment()),
+            urls,
             start_message(**decoding),
             Sending(speed, frame_ms * BYTES_PER_SECOND // 1000),
             Timeouts(),
             api_key or environment().get(API_KEY_VARIABLE),
+            Resuming(enabled=not no_resume),
+            seed,
         )
         clips = load_clips(speech, streams if duration_s is None else 10**6, max_clip_s, rng, _warn)
         scenario = plan(clips, Arrivals(arrivals), streams, duration_s, rng, speed)
@@ -123,7 +135,7 @@ def load(
         _warn(f"error: {error}")
         click.get_current_context().exit(BAD_INPUT)
     run, usage = measure(scenario, target, SystemClock(), alone)
-    fields = report(run, {**settings, "url": target.url}, usage)
+    fields = report(run, {**settings, "url": ",".join(urls)}, usage)
     print(json.dumps(fields, ensure_ascii=False) if as_json else text(fields), flush=True)  # noqa: T201
     if plot_to is not None:
         try:

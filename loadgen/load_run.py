@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from loadgen.async_client import stream
@@ -12,6 +13,7 @@ from loadgen.connecting import Timeouts
 from loadgen.errors import ClientError
 from loadgen.outcome import Outcome, outcome_of
 from loadgen.recorder import Recorder
+from loadgen.resumption import Resuming
 from loadgen.scenario import Clip, PlannedStream, Scenario
 from queueing.clock import Clock
 from sessions.wire import Start
@@ -33,11 +35,19 @@ class StreamResult:
 class Target:
     """Where and how every stream of the run is played."""
 
-    url: str
+    urls: Sequence[str]
     start: Start
     sending: Sending
     timeouts: Timeouts
     api_key: str | None = None
+    resuming: Resuming = field(default_factory=Resuming)
+    seed: int = 1
+    """Of the delays before attempts to reconnect."""
+
+    def at(self, index: int) -> list[str]:
+        """The front ends in the order in which stream ``index`` tries them: load is spread over all."""
+        first = index % len(self.urls)
+        return [*self.urls[first:], *self.urls[:first]]
 
 
 @dataclass
@@ -55,9 +65,9 @@ async def play(scenario: Scenario, target: Target, clock: Clock, run: Run, progr
     """Run every stream; failures end up in their results. ``progress`` is called about once a second."""
     begin = clock.monotonic()
 
-    async def one(result: StreamResult) -> None:
+    async def one(index: int, result: StreamResult) -> None:
         await asyncio.sleep(max(0.0, begin + result.planned.at_s - clock.monotonic()))
-        result.outcome = await _stream_once(result.planned.clip, target, clock, result.recorder)
+        result.outcome = await _stream_once(index, result.planned.clip, target, clock, result.recorder)
 
     async def tell() -> None:
         while True:
@@ -68,8 +78,8 @@ async def play(scenario: Scenario, target: Target, clock: Clock, run: Run, progr
     run.results.extend(StreamResult(planned) for planned in scenario.streams)
     try:
         async with asyncio.TaskGroup() as group:
-            for result in run.results:
-                group.create_task(one(result))
+            for index, result in enumerate(run.results):
+                group.create_task(one(index, result))
     finally:
         run.wall_s = clock.monotonic() - begin
         telling.cancel()
@@ -78,20 +88,20 @@ async def play(scenario: Scenario, target: Target, clock: Clock, run: Run, progr
 
 async def play_alone(clips: list[Clip], target: Target, clock: Clock, run: Run) -> None:
     """Decode every clip by itself, one after the other, as fast as the service takes it."""
-    for clip in clips:
+    alone = replace(target, start=target.start.model_copy(update={"partials": False}), sending=ALONE)
+    for index, clip in enumerate(clips):
         recorder = Recorder()
-        alone = replace(target, start=target.start.model_copy(update={"partials": False}), sending=ALONE)
-        outcome = await _stream_once(clip, alone, clock, recorder)
+        outcome = await _stream_once(index, clip, alone, clock, recorder)
         if outcome.status:
             run.alone_failed[clip.id] = outcome.message
         else:
             run.alone[clip.id] = recorder.text
 
 
-async def _stream_once(clip: Clip, target: Target, clock: Clock, recorder: Recorder) -> Outcome:
+async def _stream_once(index: int, clip: Clip, target: Target, clock: Clock, recorder: Recorder) -> Outcome:
     try:
         await stream(
-            target.url,
+            target.at(index),
             clip.audio,
             target.start,
             clock=clock,
@@ -99,6 +109,8 @@ async def _stream_once(clip: Clip, target: Target, clock: Clock, recorder: Recor
             timeouts=target.timeouts,
             recorder=recorder,
             api_key=target.api_key,
+            resuming=target.resuming,
+            rng=random.Random(f"{target.seed} {index}"),
         )
     except ClientError as error:
         return outcome_of(recorder, error, [])

@@ -1,13 +1,14 @@
-"""Command-line options that say how a stream is to be decoded, shared by `hearline stream` and `hearline load`."""
+"""Command-line options that `hearline stream` and `hearline load` share: where the service is, how it is to decode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import click
 from pydantic import ValidationError
 
+from loadgen.connecting import DEFAULT_URL, find_urls
 from sessions.wire import MAX_ENDPOINT_MS, MIN_ENDPOINT_MS, Start
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -50,6 +51,34 @@ OPTIONS = (
     ),
     click.option("--no-partials", is_flag=True, help="Finals only."),
 )
+
+
+SERVICE_OPTIONS = (
+    click.option(
+        "--url",
+        "given_urls",
+        metavar="URL",
+        multiple=True,
+        help="The service; several (or separated by commas): its front ends, tried in turn. "
+        f"Else $HEARLINE_URL, a running `hearline up`, {DEFAULT_URL}.",
+    ),
+    click.option("--no-resume", is_flag=True, help="A connection that is lost ends the stream."),
+)
+
+
+def service_options(command: Command) -> Command:
+    """Add the options to a command; `service_urls` takes the first's value."""
+    for option in reversed(SERVICE_OPTIONS):
+        command = option(command)
+    return command
+
+
+def service_urls(given: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The front ends that the options ask for; raises click.BadParameter naming the one that is no URL."""
+    try:
+        return find_urls(given, environment)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--url") from None
 
 
 def decoding_options(command: Command) -> Command:

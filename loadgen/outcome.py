@@ -96,6 +96,8 @@ def summary_fields(recorder: Recorder, outcome: Outcome) -> dict[str, Any]:
         "queue_ms": queue_ms[-1] if queue_ms else None,
         "decode_ms": decode_ms[-1] if decode_ms else None,
         "max_send_lag_s": round(recorder.max_lag_s, 4),
+        "resumes": recorder.resumes,
+        "resume_gap_s": round(sum(recorder.gaps_s), 4),
         "close_code": recorder.close_code,
         "error": {"code": outcome.code, "message": outcome.message, "retry_after_s": outcome.retry_after_s}
         if outcome.message
@@ -121,6 +123,9 @@ def summary_line(recorder: Recorder, outcome: Outcome) -> str:
     if recorder.first_partial_s is not None:
         noun = "partial" if recorder.partials == 1 else "partials"
         parts.append(f"{recorder.partials} {noun}, the first after {recorder.first_partial_s:.2f} s")
+    if recorder.resumes:
+        times = "once" if recorder.resumes == 1 else f"{recorder.resumes} times"
+        parts.append(f"the connection broke {times}, {sum(recorder.gaps_s):.2f} s without one")
     line = "; ".join(parts)
     return line if outcome.status == DONE else f"{line}; {outcome.name}: {outcome.message}"
 

@@ -35,3 +35,33 @@ class Pace:
     def delay_s(self, position_bytes: int) -> float:
         """How long to wait until then; 0 or less: send now (by so much too late)."""
         return self.due(position_bytes) - self._clock.monotonic()
+
+    def position(self) -> float:
+        """How many bytes are due by now; infinite for speed 0."""
+        return math.inf if self.speed == 0 else (self._clock.monotonic() - self._start) * BYTES_PER_SECOND * self.speed
+
+
+class CatchUp:
+    """The pace behind a loss: audio that is overdue goes at most ``factor`` times as fast as usual, until none is."""
+
+    def __init__(self, pace: Pace, now: float, factor: float) -> None:
+        if not factor > 1:
+            raise ValueError(f"audio that is late is caught up with only at more than its pace, got {factor} times")
+        self._pace = pace
+        self._factor = factor
+        self._newest_at = now
+        self.late = pace.speed > 0
+        """Whether there is anything to catch up with."""
+
+    def delay_s(self, position_bytes: int, size: int, now: float) -> float:
+        """How long the frame of ``size`` bytes that ends at ``position_bytes`` has to wait."""
+        delay = self._pace.delay_s(position_bytes)
+        if not self.late:
+            return delay
+        allowed = self._newest_at + size / BYTES_PER_SECOND / self._pace.speed / self._factor - now
+        self.late = delay < allowed
+        return max(delay, allowed)
+
+    def sent(self, now: float) -> None:
+        """A frame has left."""
+        self._newest_at = now

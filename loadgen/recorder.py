@@ -30,6 +30,10 @@ class Recorder:
     last_final_at: float | None = None
     done_at: float | None = None
     sent_bytes: int = 0
+    again_bytes: int = 0
+    """Sent once more after a connection was lost; not part of ``sent_bytes``."""
+    gaps_s: list[float] = field(default_factory=list)
+    """For every time that the stream came back: from the loss of its connection, as seen here, to the `ready` after."""
     max_lag_s: float = 0.0
     """How late the sender ever was; above some tens of ms the load generator, not the service, was the bottleneck."""
     session: str = ""
@@ -49,14 +53,21 @@ class Recorder:
     _final_end_s: float = 0.0
     _stable: tuple[float, str] = (0.0, "")
     """Where the segment of the newest partial starts, and its stable text."""
+    _lost_at: float | None = None
 
     def begin(self, at: float, speed: float) -> None:
         """The stream is open; its audio is scheduled from ``at`` on."""
         self.started_at = at
         self.speed = speed
 
-    def sent(self, at: float, size: int, lag_s: float = 0.0) -> None:
-        """A frame of ``size`` bytes was handed to the socket, ``lag_s`` after it was due."""
+    def sent(self, at: float, size: int, lag_s: float = 0.0, again: int = 0) -> None:
+        """A frame with ``size`` new bytes was handed to the socket, ``lag_s`` after it was due.
+
+        ``again``: bytes in it that an earlier connection was given already.
+        """
+        self.again_bytes += again
+        if again and not size:
+            return
         self.first_sent_at = at if self.first_sent_at is None else self.first_sent_at
         self.last_sent_at = at
         self.sent_bytes += size
@@ -66,15 +77,17 @@ class Recorder:
         """``end`` was sent."""
         self.ended_at = at
 
+    def lost(self, at: float) -> None:
+        """The connection of a stream that can come back was lost."""
+        self._lost_at = at
+
     def received(self, at: float, message: ServerMessage) -> None:
-        """A message of the server arrived."""
+        """A message of the server arrived (none twice, and no `ack`)."""
         if self.done is not None:
             self.faults.append(f"a {message.type} after done")
         match message:
             case Ready():
-                if self.session:
-                    self.faults.append("ready twice")
-                self.session = message.session
+                self._ready(at, message)
             case Partial():
                 self._count(message.seq)
                 self._partial(at, message)
@@ -88,6 +101,15 @@ class Recorder:
                     self.faults.append(f"done counts {message.finals} finals, {len(self.finals)} came")
             case Error():
                 self.errors.append(message)
+
+    def _ready(self, at: float, message: Ready) -> None:
+        if self._lost_at is not None:
+            self.gaps_s.append(at - self._lost_at)
+            self._lost_at = None
+            self._stable = (0.0, "")  # the words of a segment may be guessed anew
+        elif self.session:
+            self.faults.append("ready twice")
+        self.session = message.session
 
     def _count(self, seq: int) -> None:
         if seq != self._seq + 1:
@@ -135,6 +157,11 @@ class Recorder:
     def text(self) -> str:
         """All finals as one text."""
         return " ".join(final.text.strip() for final in self.finals if final.text.strip())
+
+    @property
+    def resumes(self) -> int:
+        """How often the stream lost its connection and came back."""
+        return len(self.gaps_s)
 
     @property
     def audio_s(self) -> float:

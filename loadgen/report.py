@@ -18,7 +18,7 @@ from loadgen.statistics import MissingPackages, spread, word_errors
 SCHEMA = 1
 SPREADS = (
     "final_latency_ms", "first_text_ms", "first_partial_ms", "segment_latency_ms", "partial_age_ms",
-    "queue_ms", "decode_ms", "partials_per_stream", "finals_per_stream",
+    "queue_ms", "decode_ms", "partials_per_stream", "finals_per_stream", "resume_gap_ms",
 )  # fmt: skip
 """The figures that are percentiles over streams, finals or partials."""
 
@@ -75,6 +75,8 @@ def report(run: Run, settings: dict[str, Any], usage: Usage) -> dict[str, Any]:
         "decode_ms": spread([ms for result in done for ms in result.recorder.timings_ms("decode_ms")]),
         "partials_per_stream": spread([result.recorder.partials for result in done]),
         "finals_per_stream": spread([len(result.recorder.finals) for result in done]),
+        "resume_gap_ms": spread(_ms(gap for result in run.results for gap in result.recorder.gaps_s)),
+        "resumes": sum(result.recorder.resumes for result in run.results),
         "finals": {
             "received": sum(len(result.recorder.finals) for result in run.results),
             "exactly_once_in_order": not faults and len(done) == len(run.results),
@@ -190,6 +192,7 @@ def _one(result: StreamResult) -> dict[str, Any]:
         "final_latency_ms": _first(_ms([recorder.final_latency_s])),
         "queue_ms": recorder.timings_ms("queue_ms"),
         "decode_ms": recorder.timings_ms("decode_ms"),
+        "resume_gap_ms": _ms(recorder.gaps_s),
         "text": recorder.text,
     }
 

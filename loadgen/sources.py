@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -108,16 +108,14 @@ def primed(blocks: Iterator[bytes]) -> Iterator[bytes]:
     return iter(()) if first is None else chain((first,), blocks)
 
 
-def in_frames(blocks: Iterator[bytes], frame_bytes: int) -> Iterator[bytes]:
-    """The same bytes in frames of ``frame_bytes``; the last one may be shorter."""
-    held = bytearray()
+def samples_only(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same blocks; raises `ClipError` for a WAV file, whose header would shift every position in the stream."""
+    head = b""
     for block in blocks:
-        held += block
-        while len(held) >= frame_bytes:
-            yield bytes(held[:frame_bytes])
-            del held[:frame_bytes]
-    if held:
-        yield bytes(held)
+        head = (head + block[:4])[:4] if len(head) < 4 else head
+        if head in {b"RIFF", b"RF64"}:
+            raise ClipError("audio", "this is a WAV file, not its samples; read it with loadgen.clips.read_clip")
+        yield block
 
 
 class _Replayed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import sys
@@ -17,12 +18,19 @@ import click
 
 from loadgen import client
 from loadgen.clips import BYTES_PER_SECOND, ClipError, Warn, read_clip
-from loadgen.connecting import DEFAULT_URL, find_url, stream_url
 from loadgen.display import Display, JsonDisplay, TextDisplay
 from loadgen.errors import ClientError
-from loadgen.options import API_KEY_VARIABLE, api_key_option, decoding_options, start_message
+from loadgen.options import (
+    API_KEY_VARIABLE,
+    api_key_option,
+    decoding_options,
+    service_options,
+    service_urls,
+    start_message,
+)
 from loadgen.outcome import EXIT_STATUS_HELP, outcome_of, summary_fields, summary_line
 from loadgen.recorder import Recorder
+from loadgen.resumption import Resuming
 from loadgen.sources import microphone, primed, read_stream, synthetic
 from queueing.clock import SystemClock
 from sessions.wire import ServerMessage
@@ -38,7 +46,7 @@ from sessions.wire import ServerMessage
     help="Send S seconds of a test signal, for load and limits: it holds no words, and its text means nothing.",
 )
 @click.option("--mic", is_flag=True, help="Send the microphone (needs the package sounddevice); Ctrl-C ends.")
-@click.option("--url", metavar="URL", help=f"The service; else $HEARLINE_URL, a running `hearline up`, {DEFAULT_URL}.")
+@service_options
 @api_key_option
 @click.option(
     "--speed", type=click.FloatRange(0, 1000), default=1.0, show_default=True,
@@ -54,7 +62,8 @@ def stream(
     file: str | None,
     synthetic_s: float | None,
     mic: bool,
-    url: str | None,
+    given_urls: tuple[str, ...],
+    no_resume: bool,
     api_key: str | None,
     speed: float,
     words: bool,
@@ -65,17 +74,15 @@ def stream(
     """Stream FILE (any audio file, or - for standard input) to a running service and show live captions.
 
     Words that will not change any more are shown as they are, the newest guesses dimmed; a pause ends a segment, and
-    its final text stands on a line of its own. The last final ends the stream.
+    its final text stands on a line of its own. The last final ends the stream. A connection that breaks is opened
+    again, at any of the URLs, and the stream goes on where it was.
 
     Standard input may be raw 16 kHz mono PCM16 or any audio file that can be read without seeking. With - and
     --mic, Ctrl-C ends the sound and waits for the final transcript; a second one interrupts.
     """
     if (file is not None) + (synthetic_s is not None) + mic != 1:
         raise click.UsageError("give exactly one of FILE (or -), --synthetic S and --mic")
-    try:
-        target = stream_url(url) if url else find_url(environment())
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--url") from None
+    urls = service_urls(given_urls, environment())
     start = start_message(words=words, **decoding)
     display = make_display(as_json)
     warnings: list[str] = []
@@ -88,10 +95,11 @@ def stream(
             if mic:
                 display.note("listening; Ctrl-C ends")
             client.stream(
-                target, audio, start,
+                urls, audio, start,
                 clock=SystemClock(), sending=client.Sending(speed, frame_ms * BYTES_PER_SECOND // 1000),
-                on_message=partial(_show, display, recorder), stop=stop, recorder=recorder,
-                api_key=api_key or environment().get(API_KEY_VARIABLE),
+                resuming=Resuming(enabled=not no_resume), rng=random.Random(),
+                on_message=partial(_show, display, recorder), on_lost=partial(_show_loss, display, recorder),
+                stop=stop, recorder=recorder, api_key=api_key or environment().get(API_KEY_VARIABLE),
             )  # fmt: skip
     except (ClipError, ClientError, KeyboardInterrupt) as caught:
         ended_by = caught
@@ -152,6 +160,10 @@ def first_interrupt_sets(stop: threading.Event, *, when: bool) -> Iterator[None]
 
 def _show(display: Display, recorder: Recorder, at: float, message: ServerMessage) -> None:
     display.message(at - recorder.started_at, message)
+
+
+def _show_loss(display: Display, recorder: Recorder, at: float, failure: ClientError) -> None:
+    display.lost(at - recorder.started_at, failure)
 
 
 def _warn(display: Display, warnings: list[str], text: str) -> None:

@@ -61,7 +61,7 @@ def test_a_stream_from_start_to_done() -> None:
             service.url, synthetic(3.3), Start(language="en", client_ref="a"), clock=SystemClock(), sending=FAST,
             timeouts=PATIENT, on_message=lambda _at, message: events.append(message),
         )  # fmt: skip
-    assert service.seen[0].start == Start(language="en", client_ref="a")
+    assert service.seen[0].start == Start(language="en", client_ref="a", resume=True)
     assert service.seen[0].audio == b"".join(synthetic(3.3))
     assert {len(frame) for frame in service.seen[0].frames} == {3_200}
     assert [type(event) for event in events] == [Ready, Partial, Partial, Partial, Final, Done]

@@ -75,15 +75,15 @@ def test_options_reach_the_service(service: FakeService) -> None:
     options = ("--language", "de", "--words", "--no-partials", "--endpoint-ms", "500", "--task", "translate")
     said = ("--prompt", "Dear Ms Ångström,", "--hotwords", "Kiruna, Luleå")
     run("--synthetic", "1", "--speed", "0", *options, *said, url=service.url)
-    run("--synthetic", "1", "--speed", "0", "--endpoint-ms", "off", url=service.url)
+    run("--synthetic", "1", "--speed", "0", "--endpoint-ms", "off", "--no-resume", url=service.url)
     run("--synthetic", "1", "--speed", "0", url=service.url)
     begun, off, usual = (seen.start for seen in service.seen)
     assert begun == Start(
         language="de", words=True, partials=False, endpoint_ms=500, task="translate",
-        initial_prompt="Dear Ms Ångström,", hotwords="Kiruna, Luleå",
+        initial_prompt="Dear Ms Ångström,", hotwords="Kiruna, Luleå", resume=True,
     )  # fmt: skip
-    assert off == Start(endpoint_ms=False)
-    assert usual == Start()
+    assert off == Start(endpoint_ms=False, resume=False)
+    assert usual == Start(resume=True)
 
 
 def test_the_service_is_found_by_environment_or_a_running_hearline_up(service: FakeService, tmp_path: Path) -> None:

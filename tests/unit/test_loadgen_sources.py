@@ -6,14 +6,14 @@ import io
 import random
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from loadgen.clips import BYTES_PER_SECOND, ClipError, load_clip
-from loadgen.sources import in_frames, is_container, microphone, primed, read_stream, synthetic
+from loadgen.sources import is_container, microphone, primed, read_stream, samples_only, synthetic
 
 SAMPLES = Path(__file__).resolve().parents[1] / "data"
 
@@ -134,17 +134,9 @@ def test_bad_input_is_found_before_the_first_use() -> None:
     assert list(primed(iter([]))) == []
 
 
-def test_frames_hold_all_bytes_in_order(rng: random.Random) -> None:
-    data = rng.randbytes(10_001)
-
-    def blocks() -> Iterator[bytes]:
-        left = data
-        while left:
-            size = rng.choice((1, 7, 640, 3_000))
-            yield left[:size]
-            left = left[size:]
-
-    frames = list(in_frames(blocks(), 640))
-    assert b"".join(frames) == data
-    assert {len(frame) for frame in frames[:-1]} == {640}
-    assert len(frames[-1]) == 10_001 % 640
+def test_a_wav_file_in_place_of_its_samples_is_refused_however_it_is_cut() -> None:
+    blocks = [b"RI", b"", b"FFRIFF", b"RF64"]
+    with pytest.raises(ClipError, match="read_clip"):
+        list(samples_only(blocks))
+    assert list(samples_only([b"x", *blocks])) == [b"x", *blocks]
+    assert list(samples_only([])) == []
