@@ -174,7 +174,7 @@ class Pulse:
                 previous.workers if previous else (),
                 previous.policy if previous else "unknown",
                 previous.redis_ahead_ms if previous else 0.0,
-                error=f"Redis does not answer: {error}",
+                error=str(error) if isinstance(error, QueueError) else f"Redis does not answer: {error}",
             )
         else:
             if previous is not None and previous.error:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import redis
-
 from api.collectors import LaneView, QueueView
 from api.pulse import WorkerView
 from queueing.job_queue import JobQueue
-from queueing.redis_cluster import node_of
 from queueing.registry import WorkerInfo
-from queueing.scripts import guarded
 from sessions.admission import StreamSlots
 
 FRESH_MS = 6_000
@@ -37,13 +33,6 @@ def worker_views(queue: JobQueue) -> tuple[WorkerView, ...]:
 def policy_name(queue: JobQueue) -> str:
     """The policy in force. Raises `QueueUnavailable`."""
     return queue.policy().name
-
-
-def redis_time_ms(client: redis.Redis, queue: JobQueue) -> int:
-    """The clock of the Redis that holds the queue, in ms since the Unix epoch. Raises `QueueUnavailable`."""
-    with guarded():
-        seconds, microseconds = node_of(client, queue.keys.policy).time()
-    return seconds * 1000 + microseconds // 1000
 
 
 def queue_view(queue: JobQueue, slots: StreamSlots) -> QueueView:

@@ -24,7 +24,8 @@ from api.keys import KeyRing
 from api.metrics import KeyMetrics, StreamMetrics
 from api.overload import Overload, OverloadCollector
 from api.pulse import Pulse, PulseSources
-from api.queue_view import policy_name, queue_view, redis_time_ms, worker_views
+from api.queue_view import policy_name, queue_view, worker_views
+from api.redis_watch import RedisWatch
 from api.service import OpenStreams, StreamService
 from api.settings import ApiSettings
 from queueing.clock import SystemClock
@@ -60,7 +61,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         PulseSources(
             workers=lambda: worker_views(queue),
             policy=lambda: policy_name(queue),
-            redis_time_ms=lambda: redis_time_ms(client, queue),
+            redis_time_ms=RedisWatch(client, queue).time_ms,
             refresh_slots=slots.refresh,
             live_sessions=streams.sessions,
             catch_up=lambda: cleaner.catch_up(),  # noqa: PLW0108 - made below, of the pulse

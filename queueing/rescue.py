@@ -60,12 +60,15 @@ class Rescuer:
         return report
 
     def run(self, stop: threading.Event) -> None:
-        """Tick until ``stop`` is set; an unreachable Redis is logged and tried again."""
+        """Tick until ``stop`` is set; an unreachable Redis is logged, once each time that it goes, and tried again."""
+        lost = False
         while not stop.wait(self.seconds_left()):
             try:
                 report = self.tick()
+                lost = False
             except QueueUnavailable as error:
-                log.warning("sweep_failed", reason=str(error))
+                (log.debug if lost else log.warning)("sweep_failed", reason=str(error))
+                lost = True
                 continue
             if report and (report.requeued or report.dead or report.dropped_partials):
                 log.info("swept", requeued=report.requeued, dead=report.dead, dropped_partials=report.dropped_partials)

@@ -105,7 +105,7 @@ class FrontListener:
             self._ready.clear()
 
     def _keep_listening(self) -> None:
-        pause_s = FIRST_PAUSE_S
+        pause_s, told = FIRST_PAUSE_S, False
         while not self._stop.is_set():
             try:
                 self._listen()
@@ -114,7 +114,9 @@ class FrontListener:
                 self._ready.clear()
                 self._lost = True
                 pause_s = FIRST_PAUSE_S if stood else min(2 * pause_s, LONGEST_PAUSE_S)
-                log.warning("front_listener_lost", error=str(error), next_try_s=round(pause_s, 3))
+                tell = log.warning if stood or not told else log.debug  # once per loss, not per attempt
+                tell("front_listener_lost", error=str(error), next_try_s=round(pause_s, 3))
+                told = True
                 self._stop.wait(pause_s * self._rng.uniform(0.5, 1.0))
 
     def _listen(self) -> None:

@@ -114,8 +114,8 @@ class Process:
                 log.info("redis_found", version=check_redis(self.client), queue=self.settings.queue)
                 return True
             except QueueUnavailable as error:
-                if attempt % 10 == 0:
-                    log.warning("redis_away", reason=str(error), attempt=attempt + 1)
+                if attempt == 0:
+                    log.warning("redis_away", reason=str(error))
             self.stop.draining.wait(backoff_s(attempt, self.rng))
             attempt += 1
         return False

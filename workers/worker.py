@@ -27,7 +27,7 @@ from sessions.results import DecodedWord, DecodeOptions, DecodeResult
 from workers.audio_cache import AudioCache
 from workers.batching import BatchTimes
 from workers.lease_keeper import LeaseKeeper
-from workers.lifecycle import LOG_EVERY, Activity, Stop, backoff_s
+from workers.lifecycle import Activity, Stop, backoff_s
 from workers.metrics import WorkerMetrics
 from workers.transcriber import (
     DECODE_FAILED,
@@ -112,8 +112,8 @@ class Worker:
     def _wait(self) -> None:
         try:
             self._queue.wait(self._idle_wait_s)
-        except QueueUnavailable as error:
-            log.warning("redis_away", operation="wait", reason=str(error))
+        except QueueUnavailable as error:  # the claim that follows says so, if it fails too
+            log.debug("redis_away", operation="wait", reason=str(error))
             self._metrics.redis_failures.labels("wait").inc()
             self._stop.draining.wait(backoff_s(3, self._rng))
 
@@ -264,11 +264,14 @@ class Worker:
         """``send``'s answer, tried again with backoff while Redis is away; None once ``until`` or ``give_up`` say."""
         for attempt in count():
             try:
-                return send()
+                answer = send()
+                if attempt:
+                    log.info("redis_back", operation=operation, attempts=attempt + 1)
+                return answer
             except QueueUnavailable as error:
                 self._metrics.redis_failures.labels(operation).inc()
-                if attempt % LOG_EVERY == 0:
-                    log.warning("redis_away", operation=operation, attempt=attempt + 1, reason=str(error))
+                if attempt == 0:
+                    log.warning("redis_away", operation=operation, reason=str(error))
                 if until.wait(backoff_s(attempt, self._rng)) or give_up():
                     return None
         raise AssertionError("count() never ends")
