@@ -15,7 +15,7 @@ from api.pulse import Pulse
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded
 from queueing.clock import Clock
-from queueing.errors import QueueUnavailable
+from queueing.errors import QueueUnavailable, RedisFull
 from queueing.job import Delivery
 from queueing.job_queue import JobQueue
 from queueing.lane import Kind
@@ -115,7 +115,8 @@ class EffectRunner:
             self._patiently("open_buffer", lambda: self._ports.buffer.create(self._id, effect.meta))
         except QueueUnavailable as error:
             self._skip |= {AppendAudio, Enqueue}
-            self._follow(self._session.on_append_failed(self._now(), lost=False, detail=str(error)))
+            full = isinstance(error, RedisFull)
+            self._follow(self._session.on_append_failed(self._now(), lost=False, full=full, detail=str(error)))
 
     def _append(self, effect: AppendAudio) -> None:
         def append() -> int:
@@ -127,8 +128,8 @@ class EffectRunner:
             self._patiently("append", append)
         except (QueueUnavailable, AudioLost) as error:
             self._skip |= {AppendAudio, Enqueue}
-            lost = isinstance(error, AudioLost)
-            self._follow(self._session.on_append_failed(self._now(), lost=lost, detail=str(error)))
+            lost, full = isinstance(error, AudioLost), isinstance(error, RedisFull)
+            self._follow(self._session.on_append_failed(self._now(), lost=lost, full=full, detail=str(error)))
         else:
             self.count_received()
 
@@ -141,7 +142,8 @@ class EffectRunner:
                 answer = self._patiently("enqueue", lambda: self._ports.queue.enqueue(job))
         except QueueUnavailable as error:
             self._skip.add(Enqueue)
-            self._follow(self._session.on_enqueue_failed(self._now(), job, str(error)))
+            full = isinstance(error, RedisFull)
+            self._follow(self._session.on_enqueue_failed(self._now(), job, str(error), full=full))
         else:
             self._follow(self._session.on_enqueued(self._now(), job, answer))
 

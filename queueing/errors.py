@@ -2,6 +2,7 @@
 
 QueueError
 +-- QueueUnavailable      Redis cannot be reached or timed out; retry later
+|   +-- RedisFull         Redis has no memory left for this; what frees memory or finishes jobs still works
 +-- UnsafeRedis           Redis is set up so that it would lose leases, or take no writes
 +-- UnknownPolicy         no policy of that name
 +-- BadJob                the job itself is malformed (a caller's bug)
@@ -20,6 +21,10 @@ class QueueError(Exception):
 
 class QueueUnavailable(QueueError):
     """Redis cannot be reached or did not answer in time."""
+
+
+class RedisFull(QueueUnavailable):
+    """Redis is at its memory limit: nothing new can be stored, what frees memory or finishes jobs still works."""
 
 
 class UnsafeRedis(QueueError):

@@ -9,6 +9,7 @@ from typing import Any
 
 import redis
 
+from queueing.errors import RedisFull
 from queueing.keys import QueueKeys
 from queueing.records import check_name, text
 from queueing.scripts import Scripts, guarded
@@ -45,15 +46,22 @@ class WorkerRegistry:
         """Say that ``worker`` lives and how it is. One plain command, two when Redis did not know the worker."""
         check_name("worker", worker)
         record = json.dumps(dict(info), separators=(",", ":"), default=str)
-        with guarded():
-            before = self._client.set(self._keys.worker(worker), record, px=WORKER_TTL_MS, get=True)
+        try:
+            with guarded():
+                before = self._client.set(self._keys.worker(worker), record, px=WORKER_TTL_MS, get=True)
+        except RedisFull:  # who decodes frees memory, and must not pass for dead
+            self._register(worker, now_ms, record)
+            return
         if before is None:
-            self._scripts.run(Register(now_ms=now_ms, worker=worker))
+            self._register(worker, now_ms)
+
+    def _register(self, worker: str, now_ms: int, record: str = "") -> None:
+        self._scripts.run(Register(now_ms=now_ms, worker=worker, ttl_ms=WORKER_TTL_MS, record=record))
 
     def forget(self, worker: str) -> None:
         """A worker leaves in good order."""
         with guarded():
-            pipeline = self._client.pipeline(transaction=True)
+            pipeline = self._client.pipeline(transaction=False)  # a full Redis refuses any transaction
             pipeline.zrem(self._keys.workers, worker)
             pipeline.delete(self._keys.worker(worker))
             pipeline.execute()

@@ -26,7 +26,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from queueing.errors import QueueUnavailable
+from queueing.errors import QueueUnavailable, RedisFull
 from queueing.keys import QueueKeys
 from queueing.verbs import Verb
 
@@ -124,15 +124,21 @@ def _reason(error: ResponseError) -> str:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Turn an outage of Redis (gone, slow, full, read-only) into `QueueUnavailable`.
+    """Turn an outage of Redis (gone, slow, read-only) into `QueueUnavailable`, out of memory into `RedisFull`.
+
+    At its memory limit Redis refuses, within a script, commands that may take memory, but only until the script's first
+    write. So scripts that free memory or finish jobs begin with a write that takes none, and always work.
 
     Any other error reply is a fault of ours and passes as it is.
     """
     try:
         yield
     except ResponseError as error:
-        if not isinstance(error, _OUTAGES) and not _OUTAGE.search(str(error)):
+        found = _OUTAGE.search(str(error))
+        if not found and not isinstance(error, _OUTAGES):
             raise
+        if isinstance(error, OutOfMemoryError) or (found and found[1] == "OOM"):
+            raise RedisFull(f"Redis is at its memory limit: {error}") from error
         raise QueueUnavailable(f"Redis cannot serve now: {_reason(error)}") from error
     except redis.RedisError as error:
         raise QueueUnavailable(f"Redis does not answer: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 
 from queueing.costs import merge_costs
+from queueing.errors import RedisFull
 from queueing.job import Delivery, NewJob
 from queueing.keys import QueueKeys
 from queueing.lane import Kind, Lane, all_lanes
@@ -134,11 +135,17 @@ class QueueReader:
 
     def stats(self) -> QueueStats:
         """A snapshot of the queue; workers and the jobs' own records are read just after the rest."""
+        try:
+            return self._stats(transaction=True)
+        except RedisFull:  # which refuses any transaction, also one that only reads
+            return self._stats(transaction=False)
+
+    def _stats(self, *, transaction: bool) -> QueueStats:
         ensured = self._policies.ensure()
         with guarded():
             began_s, began_us = node_of(self._client, self._keys.policy).time()
             began_ms = began_s * 1000 + began_us // 1000
-            pipeline = self._client.pipeline(transaction=True)
+            pipeline = self._client.pipeline(transaction=transaction)
             pipeline.time()
             pipeline.hgetall(self._keys.policy)
             pipeline.hgetall(self._keys.costs)

@@ -194,6 +194,8 @@ class Register(Verb):
 
     now_ms: int
     worker: str
+    ttl_ms: int
+    record: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,8 @@ CODES: dict[ErrorCode, CodeInfo] = {
         "Read while sending.",
     ),
     ErrorCode.OVERLOADED: CodeInfo(
-        True, CloseCode.TRY_AGAIN, True, "The stream cap is reached, or the queue is full.",
+        True, CloseCode.TRY_AGAIN, True,
+        "There is no room: all streams are in use, finals would wait too long, or the queue or Redis's memory is full.",
         "Try again after retry_after_s.",
     ),
     ErrorCode.NO_WORKER: CodeInfo(

@@ -139,9 +139,10 @@ class Session:
 
     # What became of effects.
 
-    def on_append_failed(self, now: float, *, lost: bool, detail: str) -> list[Effect]:
-        """AppendAudio failed for good: ``lost`` when the buffer is gone (`AudioLost`), else Redis stays away."""
-        return self._stream.fatal(now, ErrorCode.STATE_LOST if lost else ErrorCode.UNAVAILABLE, detail)
+    def on_append_failed(self, now: float, *, lost: bool, detail: str, full: bool = False) -> list[Effect]:
+        """AppendAudio failed for good: ``lost`` when the buffer is gone (`AudioLost`), ``full`` when Redis has no room
+        for more, else it stays away."""
+        return self._stream.fatal(now, ErrorCode.STATE_LOST if lost else _without_redis(full), detail)
 
     def on_enqueued(self, now: float, job: NewJob, answer: Enqueued) -> list[Effect]:
         """The queue's answer to an Enqueue."""
@@ -159,9 +160,10 @@ class Session:
                 summary.partials_refused += 1
         return []
 
-    def on_enqueue_failed(self, now: float, job: NewJob, detail: str) -> list[Effect]:
-        """The queue could not be reached: a partial is given up, a final is the end of the stream."""
-        return [] if job.kind is Kind.PARTIAL else self._stream.fatal(now, ErrorCode.UNAVAILABLE, detail)
+    def on_enqueue_failed(self, now: float, job: NewJob, detail: str, *, full: bool = False) -> list[Effect]:
+        """The queue could not be reached, or is out of memory (``full``): a partial is given up, a final is the end of
+        the stream."""
+        return [] if job.kind is Kind.PARTIAL else self._stream.fatal(now, _without_redis(full), detail)
 
     # What comes back.
 
@@ -279,3 +281,7 @@ class Session:
         if self._drain_deadline is not None:
             timers["drain"] = self._drain_deadline
         return timers
+
+
+def _without_redis(full: bool) -> ErrorCode:
+    return ErrorCode.OVERLOADED if full else ErrorCode.UNAVAILABLE

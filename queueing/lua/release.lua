@@ -22,8 +22,8 @@ for at = 2, #ARGV, 2 do
   if job and job.generation == ARGV[at + 1] and job.state == 'cancelled' then
     redis.call('DEL', job_prefix .. id)
   elseif job and job.generation == ARGV[at + 1] and job.state == 'leased' then
-    redis.call('HSET', job_prefix .. id, 'attempts', job.attempts - 1)
     requeue(id, job)
+    redis.call('HSET', job_prefix .. id, 'attempts', job.attempts - 1)
     given_back = given_back + 1
   end
 end

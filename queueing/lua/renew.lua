@@ -17,8 +17,8 @@ for at = 4, #ARGV, 2 do
   local key = job_prefix .. ARGV[at]
   local job = redis.call('HMGET', key, 'state', 'generation')
   if job[1] == 'leased' and job[2] == ARGV[at + 1] then
+    redis.call('PEXPIRE', key, ARGV[3]) -- takes no memory, so it comes first: see queueing.scripts.guarded
     redis.call('ZADD', leases, expiry, ARGV[at])
-    redis.call('PEXPIRE', key, ARGV[3])
   else
     local cancelled = job[1] == 'cancelled' and job[2] == ARGV[at + 1]
     lost[#lost + 1] = (at - 2) / 2 * (cancelled and -1 or 1)

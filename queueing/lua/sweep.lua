@@ -35,12 +35,13 @@ local dead_ttl_ms, max_dead = tonumber(ARGV[10]), tonumber(ARGV[11])
 if not index then return {'NOPOLICY'} end
 local waiting = count_jobs(index)
 if waiting == 0 and redis.call('ZCARD', leases) == 0 then return {'OK', 0, 0, 0, 0, 0, 0} end
+local now = redis_now(ARGV[1])
+redis.call('ZREMRANGEBYSCORE', dead, '-inf', now - dead_ttl_ms) -- first what takes no memory: see scripts.guarded
 -- A session that is gone may leave a partial whose hash expired while nobody swept: a few are looked at in each sweep.
 local some = redis.call('HRANDFIELD', open_partial, 10, 'WITHVALUES')
 for at = 1, #some, 2 do
   if redis.call('EXISTS', job_prefix .. some[at + 1]) == 0 then redis.call('HDEL', open_partial, some[at]) end
 end
-local now = redis_now(ARGV[1])
 local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, batch)
 local done = {requeued = 0, dead = 0, dropped = 0}
 

@@ -13,6 +13,7 @@ if now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+redis.call('ZREM', streams, '') -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
 for i = 3, #ARGV do redis.call('ZADD', streams, now + ttl_ms, ARGV[i]) end
 redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
 return {'OK', redis.call('ZCARD', streams)}

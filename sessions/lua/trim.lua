@@ -11,6 +11,7 @@ local audio, meta = KEYS[1], KEYS[2]
 local before = tonumber(ARGV[1])
 local base, held = tonumber(redis.call('HGET', meta, 'base')), redis.call('STRLEN', audio)
 if not base or before <= base then return {'OK', held} end
+redis.call('PEXPIRE', meta, ARGV[2]) -- takes no memory, so it comes first: see queueing.scripts.guarded
 local rest = redis.call('GETRANGE', audio, before - base, -1)
 if rest == '' then
   before = math.min(before, base + held)
@@ -19,5 +20,4 @@ else
   redis.call('SET', audio, rest, 'PX', ARGV[2])
 end
 redis.call('HSET', meta, 'base', before)
-redis.call('PEXPIRE', meta, ARGV[2])
 return {'OK', #rest}

@@ -12,11 +12,12 @@ from websockets.exceptions import InvalidStatus
 from ops.redis_server import RedisServer
 from queueing.job_queue import JobQueue
 from queueing.lane import Kind, Lane
-from sessions.wire import Done, End, encode
+from sessions.wire import CloseCode, Done, End, Error, Final, Flush, Ready, Start, encode
 from tests.support.eventually import eventually
-from tests.support.live_api import LiveApi, receive_all
+from tests.support.live_api import LiveApi, leftovers, receive_all, receive_until
 from tests.support.queue_jobs import final
 from tests.support.scripted_queue_worker import QueueWorker
+from tests.support.sound import speech
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +64,37 @@ def test_streams_are_refused_while_finals_would_wait_and_taken_when_the_backlog_
         worker.let_go()
         eventually(lambda: refusal(server) is None, what="a stream that is taken")
     assert "overloaded" not in server.json("/ready")
+
+
+def test_near_its_memory_limit_no_stream_begins_and_those_that_run_are_finished(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    with LiveApi(redis_server.url) as api, QueueWorker(redis_client):
+        eventually(lambda: api.ready, what="readiness")
+        with api.connect() as client:
+            client.send(encode(Start(language="en", partials=False)))
+            receive_until(client, Ready)
+            used = int(redis_client.info("memory")["used_memory"])
+            try:
+                redis_client.config_set("maxmemory", int(used / 0.95))
+                eventually(lambda: not api.ready, what="readiness that says it")
+                assert "of its memory in use" in api.json("/ready")["reason"]
+                assert api.metric("hearline_redis_memory_ratio") > 0.9
+                found = refusal(api)
+                assert found is not None
+                assert found[1:] == ("overloaded", api.json("/ready")["reason"])
+                for _ in range(3):
+                    client.send(speech(0.5))
+                    client.send(encode(Flush()))
+                    assert isinstance(receive_until(client, Final)[-1], Final), "there is room for what runs"
+                redis_client.config_set("maxmemory", 1)
+                client.send(speech(2.0))
+                client.send(encode(End()))
+                told = [message for message in receive_all(client) if isinstance(message, Error)]
+                assert [(error.code, error.retry_after_s is not None) for error in told] == [("overloaded", True)]
+                assert "Redis is at its memory limit" in told[0].message
+                assert client.protocol.close_code == CloseCode.TRY_AGAIN
+            finally:
+                redis_client.config_set("maxmemory", 0)
+        eventually(lambda: refusal(api) is None, what="a stream that is taken")
+        eventually(lambda: leftovers(redis_client) == {}, what="nothing left behind")

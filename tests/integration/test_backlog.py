@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import redis
@@ -74,7 +75,12 @@ def test_it_takes_one_round_trip_while_nothing_waits_and_two_otherwise(
     queue = JobQueue(redis_client)
     made: list[object] = []
     plain = redis_client.pipeline
-    monkeypatch.setattr(redis_client, "pipeline", lambda **options: made.append(1) or plain(**options))
+
+    def counted(**options: Any) -> Any:
+        made.append(options)
+        return plain(**options)
+
+    monkeypatch.setattr(redis_client, "pipeline", counted)
     queue.backlog()
     assert len(made) == 1
     for number in range(50):

@@ -169,7 +169,7 @@ def test_a_redis_that_is_full_is_unavailable_not_broken(redis_client: redis.Redi
     queue.enqueue(final("s"))
     redis_client.config_set("maxmemory", "1")
     try:
-        with pytest.raises(QueueUnavailable, match="cannot serve now"):
+        with pytest.raises(QueueUnavailable, match="at its memory limit"):
             queue.enqueue(final("t"))
     finally:
         redis_client.config_set("maxmemory", "0")

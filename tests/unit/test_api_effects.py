@@ -198,7 +198,7 @@ def test_a_short_outage_is_waited_for() -> None:
     ("effect", "told"),
     [
         (append(0, b"ab"), "on_append_failed lost=False"),
-        (Enqueue(job()), "on_enqueue_failed away"),
+        (Enqueue(job()), "on_enqueue_failed away full=False"),
         (OpenBuffer({}), "on_append_failed lost=False"),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_long_outage_is_told_within_the_patience(effect: Effect, told: str) ->
 def test_a_partial_is_not_worth_waiting_for() -> None:
     stage = Stage()
     stage.faults["enqueue"] = [AWAY]
-    assert stage.run(Enqueue(job(Kind.PARTIAL))) == ["enqueue", "on_enqueue_failed away"]
+    assert stage.run(Enqueue(job(Kind.PARTIAL))) == ["enqueue", "on_enqueue_failed away full=False"]
 
 
 def test_events_that_cannot_be_read_are_left_to_the_next_time() -> None:
