@@ -36,6 +36,10 @@ class QueueWorker:
         self.fault: Callable[[LeasedJob], tuple[str, str] | None] = lambda _lease: None
         """Gives code and message to fail a job with."""
         self.text: Callable[[bytes], str] = text_of
+        self.result: Callable[[LeasedJob, bytes], DecodeResult] = lambda _lease, data: DecodeResult(
+            self.text(data), "scripted", "en", language_probability=1.0
+        )
+        """Gives the whole answer, where a text of the audio alone is not enough."""
 
     def let_go(self) -> None:
         """Finish what is held, and hold nothing more."""
@@ -90,5 +94,4 @@ class QueueWorker:
         except AudioLost:
             self._queue.fail(lease, "audio_missing", "the audio is gone", retry=False)
             return
-        result = DecodeResult(self.text(data), "scripted", "en", language_probability=1.0)
-        self._queue.complete(lease, result.to_dict(), decode_ms=5.0)
+        self._queue.complete(lease, self.result(lease, data).to_dict(), decode_ms=5.0)
