@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from html.parser import HTMLParser
 
 import psutil
@@ -16,6 +17,7 @@ import redis
 from websockets.exceptions import InvalidStatus
 
 from ops.redis_server import RedisServer
+from queueing.job_queue import JobQueue
 from sessions.wire import Done, End, encode
 from tests.support.eventually import eventually
 from tests.support.frames import KEY, RawClient, upgrade_request
@@ -142,6 +144,20 @@ def test_readiness_follows_the_workers(api: LiveApi, redis_client: redis.Redis) 
     redis_client.flushall()
     eventually(lambda: not api.ready, what="the loss of readiness")
     assert api.get("/health")[0] == 200
+
+
+def test_a_worker_counts_only_once_its_model_is_loaded(api: LiveApi, redis_client: redis.Redis) -> None:
+    queue = JobQueue(redis_client)
+
+    def seen(state: str) -> bool:
+        queue.heartbeat("w1", {"state": state, "model": "m"})
+        return [worker["state"] for worker in api.json("/v1/status")["workers"]] == [state]
+
+    for state in ("starting", "loading", "draining"):
+        eventually(partial(seen, state), what=f"the {state} worker on the page")
+        assert not api.ready
+    eventually(lambda: seen("ready") and api.ready, what="readiness")
+    queue.forget_worker("w1")
 
 
 def test_clients_that_do_not_hang_up_hold_up_nobody(api: LiveApi) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import redis
 from prometheus_client import CollectorRegistry
 
-from queueing.clock import SystemClock
+from queueing.clock import Clock, SystemClock
 from queueing.connect import connect
 from queueing.job import Delivery, Enqueued, NewJob
 from queueing.job_queue import JobQueue, QueueLimits
@@ -109,8 +109,9 @@ class ThreadWorker:
         max_batch: int = 1,
         audio_cache_bytes: int = 1_000_000,
         seed: int = 1,
+        clock: Clock | None = None,
     ) -> None:
-        clock, rng = SystemClock(), random.Random(seed)
+        clock, rng = clock or SystemClock(), random.Random(seed)
         self.stop = Stop()
         self.queue = JobQueue(client, limits=limits)
         self.metrics = WorkerMetrics(CollectorRegistry())

@@ -287,3 +287,21 @@ def test_a_resume_of_nothing_is_refused_and_one_that_comes_late_is_ignored() -> 
     driver.text(resume)
     assert driver.errors == ["bad_state"]
     assert driver.closed is None
+
+
+def test_a_client_cannot_raise_a_limit_of_the_server() -> None:
+    limits = SessionLimits(max_audio_s=2.0, max_frame_bytes=10_000, idle_timeout_s=5, partial_interval_s=1.0)
+    driver = Driver(limits)
+    wishes = '"max_audio_s":9999,"max_frame_bytes":99999999,"idle_timeout_s":9999,"partial_interval_s":0.001'
+    driver.text(f'{{"type":"start",{wishes},"limits":{{{wishes}}}}}')
+    (ready,) = driver.of(Ready)
+    assert ready.limits == limits.wire(None)
+    driver.audio(1.9)
+    driver.text('{"type":"start","max_audio_s":9999}')
+    driver.audio(1.0)
+    assert "audio_limit" in driver.errors
+    assert sum(job.audio_s for job in driver.asked(Kind.FINAL)) == pytest.approx(2.0)
+    for pause_ms in (0, 99, 10_001, -1):
+        refused = Driver(limits)
+        refused.text(f'{{"type":"start","endpoint_ms":{pause_ms}}}')
+        assert refused.errors == ["bad_message"]
