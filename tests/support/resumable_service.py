@@ -85,6 +85,8 @@ class ResumableService:
     resume_s: float = 20.0
     answer_resume: Callable[[ServerConnection], bool] = lambda _connection: False
     """Answers a `resume` in the service's place, where it returns True."""
+    on_loss: Callable[[], object] = lambda: None
+    """Called before a connection is lost."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def behave(self, connection: ServerConnection, seen: Seen) -> None:
@@ -226,6 +228,7 @@ class _Talk:
             safe = max(stream.acked, len(stream.final_seqs) * SEGMENT_BYTES)
             kept = safe + int((len(stream.audio) - safe) * self.loss.kept)
             del stream.audio[kept // 2 * 2 :]
+        self.service.on_loss()
         self.connection.close_timeout = 0.05  # what still stands in the socket is not read first
         match self.loss.how:
             case "reset":
@@ -259,6 +262,13 @@ def resumable_service(
 ) -> Iterator[tuple[FakeService, ResumableService]]:
     """Run it on a free port of 127.0.0.1."""
     service = ResumableService(list(losses), rng, **options)  # type: ignore[arg-type]
+    with front_end(service) as running:
+        yield running, service
+
+
+@contextmanager
+def front_end(service: ResumableService) -> Iterator[FakeService]:
+    """One of the addresses of the service."""
 
     def behave(connection: ServerConnection, seen: Seen) -> None:
         try:
@@ -267,4 +277,4 @@ def resumable_service(
             return
 
     with fake_service(behave) as running:
-        yield running, service
+        yield running
