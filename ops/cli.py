@@ -27,6 +27,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "demo": Entry("ops.demo:demo", "Start everything and show live captions of a speech sample."),
     "up": Entry("ops.up:up", "Run the service: Redis, web and workers, until Ctrl-C."),
+    "restart": Entry("ops.restart:restart", "Restart the workers and web processes of `hearline up`, one by one."),
     "stream": Entry("loadgen.stream_command:stream", "Stream a file, microphone or synthetic audio; print captions."),
     "load": Entry("loadgen.load_command:load", "Measure latency under many concurrent streams."),
     "queue": Entry("ops.queue:queue", "Look into the queue: lanes, jobs, workers, dead jobs, policy."),
