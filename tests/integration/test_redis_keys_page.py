@@ -13,13 +13,12 @@ import pytest
 import redis
 
 from queueing.job_queue import JobQueue
-from queueing.keys import FRONT_CHANNEL_PREFIX, QueueKeys
+from queueing.keys import FRONT_CHANNEL_PREFIX, PERMANENT, QueueKeys
 from queueing.lane import Kind, Lane
 from queueing.records import JobRecord
 from sessions.admission import StreamSlots
 from sessions.audio_buffer import AudioBuffer
 from sessions.keys import SessionKeys
-from tests.support.leaks import PERMANENT
 from tests.support.queue_ears import key_names
 from tests.support.queue_jobs import claim_one, final, partial
 

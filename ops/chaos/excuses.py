@@ -1,0 +1,119 @@
+"""Which explicit end of a stream a fault may have caused. What no fault of the run explains is a violation.
+
+Promises behind it: an absence of Redis up to `RIDDEN_OUT_S` is ridden out; a lost connection is no end for a stream
+that can be resumed; workers may die and stop as they like; only a Redis that forgot everything may cost a stream its
+state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ops.chaos.records import Injected, Record
+from ops.chaos.settings import Profile
+
+RIDDEN_OUT_S = 4.0
+"""A front end goes on trying for five seconds; coming back takes the rest."""
+BACK_S = 1.5
+"""After Redis answers again, until every process has noticed."""
+CAUSE_S = 25.0
+"""A fault may show so long after it was over, at the most."""
+
+REDIS_AWAY = ("redis.kill", "redis.term", "redis.empty", "redis.stop", "disk.full", "memory.limit")
+CONNECTION_BREAKS = ("web.", "client.")
+
+
+class Faults:
+    """The faults that came about, asked by the life of a stream."""
+
+    def __init__(self, injected: Sequence[Injected], profile: Profile) -> None:
+        self._all = [fault for fault in injected if fault.kind]
+        self._profile = profile
+
+    def struck(self, record: Record, *kinds: str) -> int:
+        """Faults of these kinds (or areas: ``web.``) while the stream lived or shortly before."""
+        return sum(
+            1
+            for fault in self._all
+            if fault.kind.startswith(kinds)
+            and fault.at_s <= record.ended_s
+            and fault.until_s + CAUSE_S >= record.begun_s
+        )
+
+    def redis_away_s(self, record: Record) -> float:
+        """Longest time on end, in the stream's life, in which Redis was away from a front end or refused writes."""
+        spans = sorted(
+            (fault.at_s, fault.until_s + BACK_S)
+            for fault in self._all
+            if fault.kind in REDIS_AWAY or (fault.kind == "link.silent" and fault.target.startswith("web"))
+        )
+        longest, end_s, begin_s = 0.0, float("-inf"), 0.0
+        for at_s, until_s in spans:
+            if at_s > end_s:
+                begin_s = at_s
+            end_s = max(end_s, until_s)
+            if begin_s <= record.ended_s and end_s >= record.begun_s:
+                longest = max(longest, end_s - begin_s - BACK_S)
+        return longest
+
+    def excuses(self, record: Record) -> bool:
+        """Whether faults explain the error, or the refusal, with which this stream ended."""
+        rule = RULES.get(record.code)
+        if record.outcome == "lost" and record.code in ("connection", "unreachable"):
+            return not record.resumable and self.struck(record, *CONNECTION_BREAKS) > 0
+        return rule is not None and rule(self, record, self._profile)
+
+
+Rule = Callable[[Faults, Record, Profile], bool]
+
+
+def _away(faults: Faults, record: Record, _profile: Profile) -> bool:
+    return faults.redis_away_s(record) >= RIDDEN_OUT_S
+
+
+def _emptied(faults: Faults, record: Record, _profile: Profile) -> bool:
+    return faults.struck(record, "redis.empty") > 0
+
+
+def _cannot_return(faults: Faults, record: Record, profile: Profile) -> bool:
+    late = record.away_s >= profile.grace_s or faults.struck(record, "clock.redis") > 0
+    return late or _emptied(faults, record, profile) or _away(faults, record, profile)
+
+
+def _not_decoded(faults: Faults, record: Record, profile: Profile) -> bool:
+    """Leases hold as long as Redis's clock says, and a Redis that is away for long takes its time from the limit."""
+    return (
+        faults.struck(record, "clock.redis") > 0
+        or _emptied(faults, record, profile)
+        or faults.redis_away_s(record) >= RIDDEN_OUT_S
+    )
+
+
+def _gave_up(faults: Faults, record: Record, _profile: Profile) -> bool:
+    """Each attempt was struck."""
+    return faults.struck(record, "worker.", "link.", "redis.", "clock.redis") >= 3
+
+
+def _full(faults: Faults, record: Record, profile: Profile) -> bool:
+    return faults.struck(record, "memory.limit", "disk.full") > 0 or _away(faults, record, profile)
+
+
+def _ended_process(faults: Faults, record: Record, _profile: Profile) -> bool:
+    return not record.resumable and faults.struck(record, "web.term") > 0
+
+
+def _stalled(faults: Faults, record: Record, _profile: Profile) -> bool:
+    return not record.resumable and faults.struck(record, "client.stall", "client.half_open") > 0
+
+
+RULES: dict[str, Rule] = {
+    "unavailable": _away,
+    "state_lost": _emptied,
+    "resume_refused": _cannot_return,
+    "inference_timeout": _not_decoded,
+    "decode_failed": _gave_up,
+    "overloaded": _full,
+    "shutting_down": _ended_process,
+    "slow_client": _stalled,
+}
+"""Codes not listed have no excuse at all."""
