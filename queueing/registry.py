@@ -41,19 +41,24 @@ class WorkerRegistry:
         self._client = client
         self._keys = keys
         self._scripts = scripts
+        self._joined: set[str] = set()
+        """Workers that Redis surely knows: whose latest beat was not answered may have a record and be no member."""
 
     def heartbeat(self, worker: str, info: Mapping[str, object], *, now_ms: int = 0) -> None:
-        """Say that ``worker`` lives and how it is. One plain command, two when Redis did not know the worker."""
+        """Say that ``worker`` lives and how it is. One plain command, two when Redis may not know it."""
         check_name("worker", worker)
         record = json.dumps(dict(info), separators=(",", ":"), default=str)
+        known = worker in self._joined
+        self._joined.discard(worker)
         try:
             with guarded():
                 before = self._client.set(self._keys.worker(worker), record, px=WORKER_TTL_MS, get=True)
         except RedisFull:  # who decodes frees memory, and must not pass for dead
             self._register(worker, now_ms, record)
-            return
-        if before is None:
-            self._register(worker, now_ms)
+        else:
+            if before is None or not known:
+                self._register(worker, now_ms)
+        self._joined.add(worker)
 
     def _register(self, worker: str, now_ms: int, record: str = "") -> None:
         self._scripts.run(Register(now_ms=now_ms, worker=worker, ttl_ms=WORKER_TTL_MS, record=record))

@@ -49,6 +49,7 @@ class Proxy:
         self._upstream = port
         self._server: asyncio.Server | None = None
         self._pairs: list[Pair] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
         self._open.set()
         self._delay_s = 0.0
@@ -58,16 +59,19 @@ class Proxy:
 
     async def start(self) -> None:
         """Listen; then `port` is known."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=CHUNK)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=CHUNK)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Close everything."""
         if self._server is not None:
             self._server.close()
-        for pair in list(self._pairs):
+        for pair in self._pairs:
             pair.reset()
-        self._open.set()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     @property
     def pairs(self) -> list[Pair]:
@@ -88,6 +92,11 @@ class Proxy:
     def cut_replies(self, count: int) -> None:
         """The next ``count`` replies to scripts are lost with their connections, after Redis has executed."""
         self._cuts = count
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

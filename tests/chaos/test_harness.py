@@ -1,4 +1,4 @@
-"""The harness itself, with real processes: one seed from end to end, what it does to connections, what it finds left."""
+"""The harness itself: one seed with real processes, what it does to connections and clocks, what it finds left."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import redis
@@ -17,7 +17,6 @@ from ops.chaos.clocks import Clocks
 from ops.chaos.proxy import Proxy
 from ops.chaos.watch import QUEUE, Watch
 from queueing.job_queue import JobQueue
-from queueing.policies import get_policy
 from sessions.audio_buffer import AudioBuffer
 from tests.support.queue_jobs import final
 from tests.support.up_process import clean_environment
@@ -47,8 +46,7 @@ def test_one_seed_of_chaos_leaves_balanced_books(rng: random.Random) -> None:
 def test_the_watch_finds_what_streams_left_behind(redis_client: redis.Redis) -> None:
     watch = Watch(redis_client)
     assert watch.leftovers(0, strict=True) == []
-    queue = JobQueue(redis_client, policy="priority") if False else JobQueue(redis_client)
-    queue.enqueue(final("a"))
+    JobQueue(redis_client).enqueue(final("a"))
     AudioBuffer(redis_client).append("a", 0, b"\0\0")
     redis_client.set("hl:{q:main}:gremlin", 1)
     redis_client.zadd(QUEUE.streams, {"a": 1})
@@ -60,10 +58,7 @@ def test_the_watch_finds_what_streams_left_behind(redis_client: redis.Redis) -> 
     redis_client.flushall()
 
 
-def test_a_clock_is_set_without_the_process_knowing(tmp_path: object) -> None:
-    from pathlib import Path
-
-    assert isinstance(tmp_path, Path)
+def test_a_clock_is_set_without_the_process_knowing(tmp_path: Path) -> None:
     clocks = Clocks(tmp_path, ("a",))
     if not clocks.available:
         pytest.skip("no C compiler here")
@@ -153,7 +148,6 @@ def test_the_proxy_stalls_silences_resets_and_leaves_connections_half_open() -> 
         proxy.pairs[0].reset()
         with pytest.raises(ConnectionResetError):
             await other_reader.readexactly(1)
-        assert other.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in (0, 104)
         for closing in (writer, other):
             closing.close()
         await proxy.stop()

@@ -38,7 +38,7 @@ def test_other_faults_leave_the_times_of_a_run_to_its_seed() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_run_holds_many_faults_and_quiet_at_its_end(seed: int) -> None:
     run = plan(seed)
-    assert 12 <= len(run.faults)
+    assert len(run.faults) >= 12
     assert [fault.at_s for fault in run.faults] == sorted(fault.at_s for fault in run.faults)
     assert run.faults[-1].at_s < run.seconds - 10
     gaps = [after.at_s - before.at_s for before, after in zip(run.faults, run.faults[1:], strict=False)]

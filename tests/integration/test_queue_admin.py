@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from queueing.errors import BadJob
+from queueing.errors import BadJob, QueueUnavailable
 from queueing.job_queue import JobQueue, QueueLimits
 from queueing.lane import Kind, Lane, all_lanes
 from queueing.registry import WORKER_TTL_MS
@@ -140,6 +140,34 @@ def test_workers_are_listed_while_they_give_signs_of_life(queue: JobQueue, redis
     queue.heartbeat("w3", {})
     assert redis_client.zrange(queue.keys.workers, 0, -1) == [b"w3"], "who joins clears away the silent"
     assert queue.workers()[0].state == "unknown"
+
+
+@pytest.mark.parametrize("lost", ["the record's reply", "the joining"])
+def test_a_worker_joins_with_a_later_beat_where_the_first_was_half_done(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    queue = JobQueue(redis_client)
+    with monkeypatch.context() as patch:
+        if lost == "the joining":
+            # No script gets through, as where Redis has no memory left; the record's plain command does.
+            patch.setattr(queue._registry._scripts, "run", _unavailable)
+        else:
+            done = redis.Redis.set
+            patch.setattr(redis.Redis, "set", lambda *given, **options: _refuse(done(*given, **options)))
+        with pytest.raises(QueueUnavailable):
+            queue.heartbeat("w", {"state": "ready"})
+    assert redis_client.exists(queue.keys.worker("w"))
+    assert queue.workers() == ()
+    queue.heartbeat("w", {"state": "ready"})
+    assert [worker.id for worker in queue.workers()] == ["w"]
+
+
+def _unavailable(*_arguments: object, **_options: object) -> None:
+    raise QueueUnavailable("no memory")
+
+
+def _refuse(*_arguments: object, **_options: object) -> None:
+    raise redis.ConnectionError("the connection broke")
 
 
 def test_a_workers_age_is_measured_by_redis(queue: JobQueue, redis_client: redis.Redis) -> None:
