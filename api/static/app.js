@@ -72,6 +72,8 @@ function newStream() {
       follow();
     },
     onNotice: (text) => tell(text, "notice"),
+    onAway: () => tell("The connection broke; reconnecting …", "notice"),
+    onBack: () => tell(""),
     onClosed: async (problem) => {
       streams -= 1;
       partial.hidden = true;

@@ -194,7 +194,7 @@ def test_the_page_is_whole_and_loads_nothing_from_elsewhere(api: LiveApi) -> Non
     assert "default-src 'self'" in headers["Content-Security-Policy"]
     links = Links()
     links.feed(body.decode())
-    scripts = ["/static/sources.js", "/static/stream.js", "/static/capture-worklet.js"]
+    scripts = ["/static/sources.js", "/static/stream.js", "/static/kept.js", "/static/capture-worklet.js"]
     for path in [*links.found, *scripts]:
         assert path.startswith("/static/"), f"{path} is not of this server"
         status, _, content = api.request(path)

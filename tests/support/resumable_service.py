@@ -83,6 +83,7 @@ class ResumableService:
     streams: dict[str, Stream] = field(default_factory=dict)
     openings: list[Start | Resume] = field(default_factory=list)
     resume_s: float = 20.0
+    token_for_clients: bool = True
     answer_resume: Callable[[ServerConnection], bool] = lambda _connection: False
     """Answers a `resume` in the service's place, where it returns True."""
     on_loss: Callable[[], object] = lambda: None
@@ -127,7 +128,8 @@ class _Talk:
 
     def begin(self, stream: Stream) -> None:
         self.service.streams[stream.session] = self.stream = stream
-        self.say(Ready(session=stream.session, limits=LIMITS, token=stream.token, resume_s=self.service.resume_s))
+        token = stream.token if self.service.token_for_clients else None
+        self.say(Ready(session=stream.session, limits=LIMITS, token=token, resume_s=self.service.resume_s))
 
     def resume(self, asked: Resume) -> bool:
         stream = self.service.streams.get(asked.session)
