@@ -31,6 +31,7 @@ class Setup:
     workers: int
     policy: str
     environment: Mapping[str, str]
+    web: int = 1
 
 
 def environment_of(setup: Setup, state: Path) -> dict[str, str]:
@@ -116,7 +117,8 @@ def running(setup: Setup) -> Iterator[Service]:
     """The service for the length of a ``with``. Raises `Failed` when it does not get ready."""
     with tempfile.TemporaryDirectory(prefix="hearline-bench-") as folder:
         port = free_port()
-        command = [*tether(), *python_module("ops.cli"), "up", f"worker={setup.workers}", "--port", str(port), "--json"]
+        counts = [f"worker={setup.workers}", *([] if setup.web == 1 else [f"web={setup.web}"])]
+        command = [*tether(), *python_module("ops.cli"), "up", *counts, "--port", str(port), "--json"]
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
