@@ -11,7 +11,7 @@ class TokenBucket:
     def __init__(self, clock: Clock, burst: float, per_s: float) -> None:
         self._clock = clock
         self._burst = burst
-        self._per_s = per_s
+        self.per_s = per_s
         self._tokens = float(burst)
         self._filled_s = clock.monotonic()
 
@@ -23,10 +23,10 @@ class TokenBucket:
     def tokens(self) -> float:
         """How many there are now; negative when overdrawn."""
         now_s = self._clock.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now_s - self._filled_s) * self._per_s)
+        self._tokens = min(self._burst, self._tokens + (now_s - self._filled_s) * self.per_s)
         self._filled_s = now_s
         return self._tokens
 
     def wait_s(self) -> float:
         """Seconds until there is a whole token; 0 when there is one."""
-        return max(0.0, (1 - self.tokens()) / self._per_s)
+        return max(0.0, (1 - self.tokens()) / self.per_s)

@@ -9,6 +9,7 @@ from typing import Any
 
 from api.admission import Admission, Ticket
 from api.effects import Ports
+from api.gathering import Gathering, pause_s
 from api.mailbox import Drain, Mail, Reconnected, WorkersChanged
 from api.metrics import StreamMetrics
 from api.pulse import Pulse
@@ -126,7 +127,8 @@ class StreamService:
 
     def open_socket(self, environ: Mapping[str, Any], ticket: Ticket) -> StreamSocket:
         """Upgrade the request's connection. Raises `BadHandshake`."""
-        return StreamSocket(environ, self._socket_limits, self.clock, ticket.mailbox.fileno())
+        gathering = Gathering(lambda: pause_s(self.admission.running))
+        return StreamSocket(environ, self._socket_limits, self.clock, ticket.mailbox.fileno(), gathering)
 
     def serve(self, socket: StreamSocket, ticket: Ticket) -> None:
         """Run a stream from the upgrade to its close handshake."""

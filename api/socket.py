@@ -23,19 +23,28 @@ import contextlib
 import math
 import select
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import simple_websocket
-from wsproto.connection import ConnectionState
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
-from wsproto.frame_protocol import CloseReason, Opcode
+from wsproto.events import AcceptConnection, CloseConnection, Ping, Request, TextMessage
+from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from api.credentials import answered_protocol
-from api.frames import PlainFrames, announced, between_messages
+from api.frames import PlainFrames, between_messages
+from api.gathering import Gathering
+from api.messages import Assembly
 from api.rates import TokenBucket
-from api.socket_types import EARLY_BYTES, BadHandshake, EndCause, SocketEnded, SocketLimits, TooBig, Violation
+from api.socket_types import (
+    EARLY_BYTES,
+    BadHandshake,
+    EndCause,
+    NoThread,
+    SocketEnded,
+    SocketLimits,
+    Violation,
+)
 from queueing.clock import Clock
 
 RECEIVE_BYTES = 65_536
@@ -43,7 +52,6 @@ SEND_BUFFER_BYTES = 65_536
 """The kernel's send buffer: small, so that a client that does not read is noticed after a few hundred
 messages and not after megabytes of stale partials."""
 CLOSE_TIMEOUT_S = 2.0
-MAX_FRAGMENTS = 1_024
 FRAME_BURST = 2_000
 FRAMES_PER_S = 500.0
 """Frames of any kind that are taken at once, and then a second. Beyond that the connection is read more slowly:
@@ -55,15 +63,6 @@ PING_BURST = 100
 PINGS_PER_S = 20.0
 
 
-class _NoThread:
-    """Stands in for simple-websocket's reader thread, which is not wanted."""
-
-    name = ""
-
-    def __init__(self, target: Callable[[], None]) -> None: ...
-    def start(self) -> None: ...
-
-
 class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
     """The server's end of one WebSocket; used by one thread only.
 
@@ -71,22 +70,25 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
     cannot be done.
     """
 
-    def __init__(self, environ: Mapping[str, Any], limits: SocketLimits, clock: Clock, wake_fd: int) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, Any],
+        limits: SocketLimits,
+        clock: Clock,
+        wake_fd: int,
+        gathering: Gathering | None = None,
+    ) -> None:
         self._limits = limits
         self._clock = clock
         self._violation: Violation | None = None
-        self._peer_close: int | None = None
-        self._parts: list[Any] = []
-        self._size = 0
-        self._fragments = 0
-        self._last_ping: Ping | None = None
         self._plain = PlainFrames(limits.max_binary_bytes)
-        self._pings = TokenBucket(clock, PING_BURST, PINGS_PER_S)
+        self._gathering = gathering or Gathering(float)
         self._frames = TokenBucket(clock, FRAME_BURST, FRAMES_PER_S)
+        self._assembly = Assembly(limits, self._frames, TokenBucket(clock, PING_BURST, PINGS_PER_S))
         self._heard_s = self._quiet_s = clock.monotonic()
         self._input_over = self._shut = False
         try:
-            super().__init__(environ, receive_bytes=RECEIVE_BYTES, thread_class=_NoThread)
+            super().__init__(environ, receive_bytes=RECEIVE_BYTES, thread_class=NoThread)
         except (RemoteProtocolError, LocalProtocolError, simple_websocket.ConnectionError, ValueError) as error:
             raise BadHandshake(str(error) or "not a WebSocket upgrade") from error
         self._early: bytes = environ.get(EARLY_BYTES, bytes)()
@@ -107,8 +109,8 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         """
         if self._violation is not None:
             raise self._violation
-        if self._peer_close is not None:
-            raise SocketEnded(EndCause.CLIENT_CLOSED, self._peer_close)
+        if self._assembly.peer_close is not None:
+            raise SocketEnded(EndCause.CLIENT_CLOSED, self._assembly.peer_close)
         if self._input_over and not answer_awaited:
             self._end(EndCause.LOST)
         tokens = self._frames.tokens()
@@ -119,12 +121,20 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         if self._early:
             data, self._early = self._early[:few], self._early[few:]
             return self._take_bytes(data)
+        left_s = self._gathering.left_s(self._clock.monotonic())
+        if left_s and not self._input_over:
+            if self._woken(min(timeout, left_s)) or timeout < left_s:
+                return []
+            return self._read(few, answer_awaited)
         due_s = self._quiet_s + self._limits.ping_interval_s - self._clock.monotonic()
         ready = self._poll.poll(math.ceil(max(0.0, min(timeout, due_s)) * 1000))
         if not any(fd == self.sock.fileno() for fd, _ in ready):
             if not ready:
                 self._ping_when_quiet()
             return []
+        return self._read(few, answer_awaited)
+
+    def _read(self, few: int, answer_awaited: bool) -> list[str | bytes]:
         try:
             data = self.sock.recv(few)
         except BlockingIOError:
@@ -132,6 +142,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         except OSError:
             self._end(EndCause.LOST)
         if data:
+            self._gathering.read(self._clock.monotonic(), len(data))
             return self._take_bytes(data)
         if self._input_over or not answer_awaited:
             self._end(EndCause.LOST)
@@ -143,15 +154,20 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
     def wait(self, timeout: float) -> None:
         """Wait ``timeout`` seconds, or until woken, without reading: TCP holds the client back, and its silence is of
         our making. Raises `SocketEnded` when the connection is broken."""
-        ready = self._held_back.poll(math.ceil(max(0.0, timeout) * 1000))
+        self._woken(timeout)
         self._heard_s = self._quiet_s = self._clock.monotonic()
+
+    def _woken(self, timeout: float) -> bool:
+        """Wait without reading; whether that ended early."""
+        ready = self._held_back.poll(math.ceil(max(0.0, timeout) * 1000))
         if any(fd == self.sock.fileno() for fd, _ in ready):
             self._end(EndCause.LOST)
+        return bool(ready)
 
     def send(self, data: str) -> None:
         """Send one text message whole, within the send timeout. Raises `SocketEnded` when that fails."""
-        if self._peer_close is not None:
-            raise SocketEnded(EndCause.CLIENT_CLOSED, self._peer_close)
+        if self._assembly.peer_close is not None:
+            raise SocketEnded(EndCause.CLIENT_CLOSED, self._assembly.peer_close)
         if self._shut:
             raise SocketEnded(EndCause.LOST)
         self._write(self.ws.send(TextMessage(data=data)), self._limits.send_timeout_s)
@@ -164,8 +180,8 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             return
         with contextlib.suppress(SocketEnded, LocalProtocolError):
             # A client's close is answered with its own code (RFC 6455, 5.5.1).
-            code = self._peer_close or reason or CloseReason.NORMAL_CLOSURE
-            frame = self.ws.send(CloseConnection(code=code, reason=None if self._peer_close else message))
+            code = self._assembly.peer_close or reason or CloseReason.NORMAL_CLOSURE
+            frame = self.ws.send(CloseConnection(code=code, reason=None if self._assembly.peer_close else message))
             self._write(frame, min(self._limits.send_timeout_s, CLOSE_TIMEOUT_S))
         self._shut_down(socket.SHUT_WR)
 
@@ -207,64 +223,13 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
     def _take_messages(self) -> list[str | bytes]:
         messages: list[str | bytes] = []
         try:
-            for event in self.ws.events():
-                self._take_event(event, messages)
-            self._check_announced()
+            self._assembly.take(self.ws, messages)
         except Violation as violation:
             self._violation = violation
-        if self._last_ping is not None:
-            # Only the latest of a burst need be answered (RFC 6455, 5.5.3).
-            pong, self._last_ping = self._last_ping.response(), None
-            if self._violation is None and self._peer_close is None:
-                self._write(self.ws.send(pong), self._limits.send_timeout_s)
+        ping = self._assembly.last_ping()
+        if ping is not None and self._violation is None and self._assembly.peer_close is None:
+            self._write(self.ws.send(ping.response()), self._limits.send_timeout_s)
         return messages
-
-    def _check_announced(self) -> None:
-        """The frame that has begun to arrive must fit: its bytes are not waited for."""
-        if (begun := announced(self.ws)) is not None:
-            text = isinstance(self._parts[0], str) if self._parts else begun[0] is Opcode.TEXT
-            self._check_size(begun[1], text=text)
-
-    def _check_size(self, more: int, *, text: bool) -> None:
-        limit = self._limits.max_text_bytes if text else self._limits.max_binary_bytes
-        # A character is at least one byte; decoded text is checked in bytes once it is whole.
-        if self._size + more > limit:
-            raise TooBig("text" if text else "binary", limit)
-
-    def _take_event(self, event: Event, messages: list[str | bytes]) -> None:
-        if not isinstance(event, TextMessage | BytesMessage) or event.frame_finished:
-            self._frames.spend()
-        if isinstance(event, TextMessage | BytesMessage):
-            self._take_part(event, messages)
-        elif isinstance(event, Ping):
-            self._take_ping(event)
-        elif isinstance(event, CloseConnection):
-            if self.ws.state is not ConnectionState.REMOTE_CLOSING:
-                raise Violation.of_protocol(event.code)
-            self._peer_close = int(event.code)
-
-    def _take_part(self, event: TextMessage | BytesMessage, messages: list[str | bytes]) -> None:
-        data = event.data
-        text = isinstance(event, TextMessage)
-        limit = self._limits.max_text_bytes if text else self._limits.max_binary_bytes
-        self._size += len(data)
-        self._fragments += event.frame_finished
-        self._check_size(0, text=text)
-        if self._fragments > MAX_FRAGMENTS:
-            raise Violation(CloseReason.POLICY_VIOLATION, f"a message in more than {MAX_FRAGMENTS} fragments")
-        self._parts.append(data)
-        if not event.message_finished:
-            return
-        whole = "".join(self._parts) if text else b"".join(self._parts)
-        self._parts, self._size, self._fragments = [], 0, 0
-        if isinstance(whole, str) and len(whole.encode()) > limit:
-            raise TooBig("text" if text else "binary", limit)
-        messages.append(whole)
-
-    def _take_ping(self, ping: Ping) -> None:
-        if not self._pings.spend():
-            raise Violation(CloseReason.POLICY_VIOLATION, f"more than {PINGS_PER_S:.0f} pings a second")
-        self._last_ping = ping
 
     def _ping_when_quiet(self) -> None:
         now_s = self._clock.monotonic()

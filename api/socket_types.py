@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -10,6 +11,15 @@ from wsproto.frame_protocol import CloseReason
 
 EARLY_BYTES = "hearline.early_bytes"
 """Key in the WSGI environment: a callable that gives, once, what the client sent behind its upgrade request."""
+
+
+class NoThread:
+    """Stands in for simple-websocket's reader thread, which is not wanted."""
+
+    name = ""
+
+    def __init__(self, target: Callable[[], None]) -> None: ...
+    def start(self) -> None: ...
 
 
 class EndCause(StrEnum):

@@ -132,8 +132,20 @@ class Stream:
                 if not self._over():
                     raise
             else:
-                for message in messages:
+                for message in self._joined(messages):
                     self._unhandled += [message] if isinstance(message, str) else _pieces(message)
+
+    def _joined(self, messages: list[str | bytes]) -> list[str | bytes]:
+        """Audio that came at once is handed on at once; what may be a control message stays by itself."""
+        joined: list[str | bytes] = []
+        for message in messages:
+            before = joined[-1] if joined else ""
+            if isinstance(message, bytes) and isinstance(before, bytes) and _are_audio(before, message):
+                joined[-1] = before + message
+                self._session.summary.frames += 1
+            else:
+                joined.append(message)
+        return joined
 
     def _take_mail(self) -> None:
         items, dropped = self._mailbox.take()
@@ -164,6 +176,10 @@ class Stream:
 
     def _now(self) -> float:
         return self._ports.clock.monotonic()
+
+
+def _are_audio(before: bytes, message: bytes) -> bool:
+    return b"{" not in (before[:1], message[:1]) and len(before) + len(message) <= PIECE_BYTES
 
 
 def _pieces(message: bytes) -> list[bytes]:

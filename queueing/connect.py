@@ -23,6 +23,7 @@ from redis.connection import SSLConnection, parse_url
 from redis.retry import Retry
 from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
 
+from queueing.lean import LeanRedis
 from queueing.redis_check import check_redis
 from queueing.redis_cluster import ClusterRedis
 from queueing.redis_sentinel import PrimaryFinder, SentinelRedis, greet_primary
@@ -62,7 +63,7 @@ def connect(url: str, *, max_connections: int = 16, client_name: str = "hearline
     }
     scheme, plus, kind = urlsplit(url).scheme.partition("+")
     if not plus:
-        return redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(url, **pool_options))
+        return LeanRedis(redis.BlockingConnectionPool.from_url(url, **pool_options))
     if scheme not in ("redis", "rediss") or kind not in ("sentinel", "cluster"):
         raise ValueError(f"no scheme {scheme}+{kind}://; use redis+sentinel:// or redis+cluster:// (rediss+: with TLS)")
     return (_sentinel if kind == "sentinel" else _cluster)(url, scheme, pool_options)
@@ -113,7 +114,7 @@ def _cluster(url: str, scheme: str, pool_options: dict[str, Any]) -> redis.Redis
 
     def open_node(address: Address) -> redis.Redis:
         pool = redis.BlockingConnectionPool(**_at(address, tls), **options, **pool_options)  # type: ignore[no-untyped-call]
-        return redis.Redis(connection_pool=pool)
+        return LeanRedis(pool)
 
     return ClusterRedis(addresses, open_node, lambda address: _asker(address, options, pool_options, tls))
 

@@ -19,7 +19,8 @@ from api.mailbox import Drain, Mail, Mailbox, Reconnected
 from api.pulse import PATIENCE_S, REFRESH_EVERY, STALE_S, Pulse, PulseSources, WorkerView
 from api.service import session_limits
 from api.settings import MAX_TEXT_BYTES, ApiSettings
-from api.socket import FRAME_BURST, FRAMES_PER_S, MAX_FRAGMENTS, PING_BURST, PINGS_PER_S
+from api.messages import MAX_FRAGMENTS
+from api.socket import FRAME_BURST, FRAMES_PER_S, PING_BURST, PINGS_PER_S
 from api.wsgi import new_session_id
 from queueing.clock import ManualClock
 from queueing.errors import QueueUnavailable, SettingsError

@@ -12,10 +12,11 @@ from types import MappingProxyType
 
 import pytest
 
+from api.gathering import Gathering
+from api.messages import MAX_FRAGMENTS
 from api.socket import (
     FRAME_BURST,
     FRAMES_PER_S,
-    MAX_FRAGMENTS,
     PING_BURST,
     SLOW_READ_BYTES,
     SMALLEST_FRAME_BYTES,
@@ -49,6 +50,7 @@ class Pair:
         limits: SocketLimits = LIMITS,
         headers: Mapping[str, str] = MappingProxyType({}),
         environ: Mapping[str, object] = MappingProxyType({}),
+        gathering: Gathering | None = None,
     ) -> None:
         server, client = socket.socketpair()
         self.raw_server = server
@@ -65,7 +67,7 @@ class Pair:
             **headers,
         }
         try:
-            self.server = StreamSocket(request, limits, clock, self.wake_fd)
+            self.server = StreamSocket(request, limits, clock, self.wake_fd, gathering)
         except BadHandshake:
             self.close()
             raise
@@ -73,6 +75,9 @@ class Pair:
 
     def wake(self) -> None:
         os.write(self._wake_write, b"1")
+
+    def forget_wakes(self) -> None:
+        os.read(self.wake_fd, 100)
 
     def close(self) -> None:
         self.client.close()
