@@ -16,10 +16,10 @@ from api.admission import handshake_problem, upgrade_required
 from api.collectors import LaneView, ProcessCollector, QueueCollector, QueueReader, QueueView
 from api.heads import HEAD_BYTES, HEAD_S
 from api.mailbox import Drain, Mail, Mailbox, Reconnected
+from api.messages import MAX_FRAGMENTS
 from api.pulse import PATIENCE_S, REFRESH_EVERY, STALE_S, Pulse, PulseSources, WorkerView
 from api.service import session_limits
 from api.settings import MAX_TEXT_BYTES, ApiSettings
-from api.messages import MAX_FRAGMENTS
 from api.socket import FRAME_BURST, FRAMES_PER_S, PING_BURST, PINGS_PER_S
 from api.wsgi import new_session_id
 from queueing.clock import ManualClock
