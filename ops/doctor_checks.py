@@ -25,9 +25,10 @@ from ops.redis_server import NoRedis, find_server
 from ops.run_file import RunRecord
 from ops.settings import UpSettings
 from ops.settings_check import PROGRAMS
-from queueing.connect import check_redis, connect
+from queueing.connect import connect
 from queueing.errors import QueueUnavailable, SettingsError, UnsafeRedis
 from queueing.machine import usable_cpus
+from queueing.redis_check import Deployment, RedisReport, inspect_redis
 from sessions.api_keys import BadKeyFile, read_keys
 from sessions.exposure import exposure_problem, listens_on_loopback
 
@@ -81,7 +82,7 @@ def check_redis_url(url: str) -> Finding:
     except ValueError as error:
         return Finding("redis", Level.WRONG, f"REDIS_URL is malformed: {error}", "write redis://HOST:PORT/0")
     try:
-        version = check_redis(client)
+        report = inspect_redis(client)
     except QueueUnavailable as error:
         return Finding(
             "redis", Level.WRONG, str(error), "start that Redis, or unset REDIS_URL to have one brought along"
@@ -90,7 +91,30 @@ def check_redis_url(url: str) -> Finding:
         return Finding("redis", Level.WRONG, f"REDIS_URL: {error.problem}", error.fix)
     finally:
         client.close()
-    return _redis_version(version, "the one REDIS_URL names, noeviction")
+    return _redis_found(report)
+
+
+def _redis_found(report: RedisReport) -> Finding:
+    """What is there, and what of it an operator may not have wanted."""
+    where = {
+        Deployment.SINGLE: "the one server REDIS_URL names",
+        Deployment.SENTINEL: "the primary that the Sentinels of REDIS_URL name",
+        Deployment.CLUSTER: f"the {len(report.servers)} primaries of REDIS_URL's Cluster",
+    }[report.deployment]
+    if report.unknown:
+        return Finding(
+            "redis", Level.WARNING, f"{where}: {report.unknown}", "allow it INFO, or check by hand: noeviction"
+        )
+    kept = "; ".join(sorted({f"persistence: {server.persistence}" for server in report.servers}))
+    if coverage := "/".join(sorted({server.full_coverage for server in report.servers if server.full_coverage})):
+        kept += f", full coverage required: {coverage}"
+    replicas = sum(server.replicas for server in report.servers)
+    found = f"Redis {report.version} ({where}, noeviction, {kept}, replicas: {replicas})"
+    if report.deployment is not Deployment.SINGLE and min(server.replicas for server in report.servers) == 0:
+        return Finding(
+            "redis", Level.WARNING, found, "a primary without a replica: nothing takes its place when it dies"
+        )
+    return Finding("redis", Level.OK, found)
 
 
 def check_redis_binary() -> Finding:
