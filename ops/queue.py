@@ -66,7 +66,7 @@ def queue(ctx: click.Context, /, watch: bool, interval: float, all_lanes: bool, 
       hearline queue policy hrrn           change the policy while running
 
     Looks at the Redis that REDIS_URL names, else at that of the `hearline up` running on this machine. A cost with
-    ~ is a guess, not yet measured. Every line has its redis-cli twin in docs/operations.md.
+    ~ is a guess, not yet measured. Every line has its redis-cli twin in docs/operations/look-inside.md.
 
     Exit status: 0 it worked; 1 it was tried and failed; 2 wrong arguments or settings; 3 no Redis answers.
     """

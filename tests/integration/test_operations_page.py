@@ -1,4 +1,5 @@
-"""docs/operations.md is true: its commands parse, its redis-cli lines show the same numbers as ``hearline queue``."""
+"""The pages of docs/operations are true: their commands parse, their links lead somewhere, their redis-cli lines show
+the same numbers as ``hearline queue``, their numbers are those of the code."""
 
 from __future__ import annotations
 
@@ -6,28 +7,37 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 import pytest
 import redis
 
+from api import effects, pulse, wsgi
 from ops.cli import main
 from ops.redis_server import find_server
+from ops.restarts import SETTINGS_STATUSES
+from queueing.connect import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S
 from queueing.job import NewJob
 from queueing.job_queue import JobQueue
 from queueing.lane import Kind
 from sessions.audio_buffer import AudioBuffer
+from sessions.events import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from workers.__main__ import CONNECTIONS
+from workers.heartbeat import HEARTBEAT_S
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "operations"
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
+RUN = ("look-inside.md", "redis.md")
+"""Pages whose redis-cli lines are run here; others set up what a test must not."""
 SESSION = "5f0c2a9be4d17386"
 WORKER = "speech-1-4711-a3f09c"
 
 
-def lines(program: str) -> list[str]:
-    """The page's shell lines that run ``program``, without their comments."""
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+def lines(program: str, pages: Iterable[str] = tuple(PAGES)) -> list[str]:
+    """The pages' shell lines that run ``program``, without their comments."""
+    blocks = [block for page in pages for block in re.findall(r"```sh\n(.*?)```", PAGES[page], re.DOTALL)]
     found = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
     return [line for line in found if line.startswith(f"{program} ")]
 
@@ -84,7 +94,7 @@ def seeded(redis_client: redis.Redis) -> Iterator[JobQueue]:
     queue.cancel_session(SESSION)
 
 
-def test_every_hearline_command_on_the_page_parses() -> None:
+def test_every_hearline_command_parses() -> None:
     commands = lines("hearline")
     assert len(commands) > 15
     for line in commands:
@@ -97,7 +107,7 @@ def test_every_hearline_command_on_the_page_parses() -> None:
 
 
 def test_every_redis_cli_line_answers(seeded: JobQueue, redis_url: str, redis_cli: str) -> None:
-    commands = lines("redis-cli")
+    commands = lines("redis-cli", RUN)
     assert len(commands) > 15
     silent = []
     for line in commands:
@@ -148,6 +158,42 @@ def test_redis_cli_and_the_command_say_the_same(seeded: JobQueue, redis_url: str
 def test_the_exit_statuses_on_the_page_are_those_of_the_commands() -> None:
     from ops.errors import Failed, Missing, WrongUse
 
-    table = dict(re.findall(r"^\| (\d+) \| (.+?) \|$", PAGE, re.MULTILINE))
+    table = dict(re.findall(r"^\| (\d+) \| (.+?) \|$", PAGES["start-and-stop.md"], re.MULTILINE))
     for error, word in ((Failed, "failed"), (WrongUse, "wrong arguments or settings"), (Missing, "missing")):
         assert word in table[str(error.exit_code)]
+
+
+def test_every_page_is_in_the_index_and_every_link_leads_somewhere() -> None:
+    listed = set(re.findall(r"\]\(([a-z-]+\.md)\)", PAGES["README.md"]))
+    assert listed == set(PAGES) - {"README.md"}
+    for name, page in PAGES.items():
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page):
+            assert target.startswith("http") or (FOLDER / target).exists(), f"{name}: {target}"
+
+
+def test_the_units_give_processes_the_time_that_they_drain_in() -> None:
+    units = re.findall(r"```ini\n(.*?)```", PAGES["deploy.md"], re.DOTALL)
+    assert len(units) == 3
+    for unit in units:
+        settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
+        drain_s = int(re.findall(r"HEARLINE_DRAIN_S=(\d+)", unit)[0])
+        both = 2 * drain_s if "hearline up" in settings["ExecStart"] else drain_s  # web, then workers
+        assert int(settings["TimeoutStopSec"]) >= both + 10
+        assert settings["KillMode"] == "mixed"
+        module = re.search(r"-m (\w+)", settings["ExecStart"])
+        assert module is None or module[1] in ("api", "workers")
+        if module:
+            assert settings["Restart"] == "always"
+            assert int(settings["RestartPreventExitStatus"]) in SETTINGS_STATUSES
+
+
+def test_the_numbers_of_connections_and_patience_are_those_of_the_code() -> None:
+    redis_page = re.sub(r"\s+", " ", PAGES["redis.md"])
+    assert f"a web process at most {wsgi.REDIS_CONNECTIONS} " in redis_page
+    assert f"a worker {CONNECTIONS};" in redis_page
+    assert f"nothing answers for {SOCKET_TIMEOUT_S:g} s ({CONNECT_TIMEOUT_S:g} s to connect)" in redis_page
+    assert f"keep what they could not write for {effects.PATIENCE_S:g} s" in PAGES["start-order.md"]
+    assert f"A stream holds on for {effects.PATIENCE_S:g} s" in PAGES["sentinel.md"]
+    assert f"A web process asks {'once a second' if pulse.PULSE_S == 1 else '?'}" in PAGES["start-order.md"]
+    assert f"after {FIRST_PAUSE_S:g} s, doubling to {LONGEST_PAUSE_S:g} s" in PAGES["start-order.md"]
+    assert f"a heartbeat every {HEARTBEAT_S:g} s" in PAGES["start-order.md"]
