@@ -15,7 +15,7 @@ from werkzeug.datastructures import Headers
 from api.keys import ANYBODY, Principal
 from api.mailbox import Mailbox
 from api.metrics import StreamMetrics
-from queueing.errors import QueueUnavailable
+from queueing.errors import QueueUnavailable, RedisFull
 from sessions.admission import StreamSlots
 from sessions.codes import ErrorCode
 from sessions.wire import Error, encode
@@ -78,9 +78,12 @@ class Admission:
         redis_error: Callable[[], str],
         release_slot: Callable[[str], None],
         overload: Callable[[], Refusal | None] = lambda: None,
+        limit: Callable[[str, Principal], Refusal | None] = lambda _session, _principal: None,
+        unlimit: Callable[[str], None] = lambda _session: None,
         identify: Callable[[], Principal | Refusal] = lambda: ANYBODY,
     ) -> None:
-        """``overload``: why no new stream is taken now, None when one is. ``identify`` says who the current request is
+        """``overload``: why no new stream is taken now, None when one is. ``limit`` counts a stream for its client, or
+        says why the client may not have it; ``unlimit`` stops counting. ``identify`` says who the current request is
         from, or why it may not be."""
         self._slots = slots
         self._identify = identify
@@ -91,6 +94,8 @@ class Admission:
         self._redis_error = redis_error
         self._release_slot = release_slot
         self._overload = overload
+        self._limit = limit
+        self._unlimit = unlimit
         self._lock = threading.Lock()
         self._running = 0
         self._open = 0
@@ -124,8 +129,9 @@ class Admission:
             return
         session = self._new_session()
         try:
-            refusal = self._take_slot(session)
+            refusal = self._take_slot(session, principal)
             if refusal is not None:
+                self._unlimit(session)
                 yield self._refuse(refusal)
                 return
             with self._lock:
@@ -157,15 +163,19 @@ class Admission:
             )
         return None
 
-    def _take_slot(self, session: str) -> Refusal | None:
+    def _take_slot(self, session: str, principal: Principal) -> Refusal | None:
         problem = self._redis_error()
         try:
+            if not problem and (over := self._limit(session, principal)) is not None:
+                return over
             if not problem and not self._slots.acquire(session):
                 return _busy(
                     "cap",
                     ErrorCode.OVERLOADED,
                     f"all {self._max_streams} streams are in use (HEARLINE_MAX_STREAMS); try again later",
                 )
+        except RedisFull as error:
+            return _busy("redis_memory", ErrorCode.OVERLOADED, str(error))
         except QueueUnavailable as error:
             problem = str(error)
         if problem:
@@ -176,6 +186,7 @@ class Admission:
         with self._lock:
             self._running -= 1
         self._metrics.active.dec()
+        self._unlimit(session)
         self._release_slot(session)
 
     def _refuse(self, refusal: Refusal) -> Response:

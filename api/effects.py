@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from api.cleaner import Cleaner
+from api.keys import Principal
 from api.metrics import StreamMetrics
 from api.overload import Load
+from api.pace import Pace
 from api.pulse import Pulse
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded
@@ -57,6 +59,8 @@ class Ports:
     cleaner: Cleaner
     pause: Callable[[float], object]
     load: Callable[[], Load] = Load
+    pace: Callable[[Principal], Pace] | None = None
+    """How fast a stream of this principal is read; None: as fast as it comes."""
 
 
 class EffectRunner:

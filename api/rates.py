@@ -15,6 +15,11 @@ class TokenBucket:
         self._tokens = float(burst)
         self._filled_s = clock.monotonic()
 
+    def set_rate(self, per_s: float) -> None:
+        """From now on it gets so much a second."""
+        self.tokens()
+        self.per_s = per_s
+
     def spend(self, count: int = 1) -> bool:
         """Take so many tokens; False when there were fewer."""
         self._tokens = self.tokens() - count

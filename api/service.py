@@ -135,7 +135,15 @@ class StreamService:
         session = Session(
             ticket.session, self._front, self.limits, now=self.clock.monotonic(), started_ms=self.clock.wall_ms()
         )
-        stream = Stream(ticket.session, session, socket, ticket.mailbox, self.ports, label=ticket.principal.label)
+        stream = Stream(
+            ticket.session,
+            session,
+            socket,
+            ticket.mailbox,
+            self.ports,
+            label=ticket.principal.label,
+            pace=self.ports.pace(ticket.principal) if self.ports.pace else None,
+        )
         self._streams.add(ticket, stream)
         with self._lock:
             deadline_s = self._deadline_s

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from api.addresses import parse_networks
 from api.origins import ANY, Allowed, parse_list, split_authority, split_origin
 from queueing.settings import QueueSettings
 from sessions.exposure import listens_on_loopback
@@ -66,6 +67,32 @@ class ApiSettings(QueueSettings):
         ge=1,
         le=120,
         description="Longest silence before a request, and longest time from its whole head to its answer.",
+    )
+    max_streams_per_address: int = Field(
+        0,
+        ge=0,
+        le=100_000,
+        description="Streams open at once from one client address (of IPv6: one /64), over every web process and "
+        "machine; more get HTTP 429. This machine's own addresses do not count. 0: any number.",
+    )
+    max_tries_per_address: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="Streams that one client address may ask for in a minute, counted likewise; more get HTTP 429. "
+        "0: any number.",
+    )
+    max_stream_rate: float = Field(
+        50.0,
+        ge=0,
+        le=10_000,
+        description="Audio that one stream may send, in multiples of real time, after 200 s at once; what comes faster "
+        "is read more slowly. 0: as fast as it comes.",
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses and networks of proxies, separated by commas, whose X-Forwarded-For says where a "
+        "request comes from.",
     )
     max_predicted_wait_s: float = Field(
         10.0,
@@ -131,6 +158,12 @@ class ApiSettings(QueueSettings):
         alias="PROMETHEUS_MULTIPROC_DIR",
         description="Folder in which all processes of one machine keep their metrics; empty: a temporary one.",
     )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks_are_valid(cls, value: str) -> str:
+        parse_networks(value)
+        return value
 
     @field_validator("endpoint_ms")
     @classmethod

@@ -17,6 +17,7 @@ import structlog
 
 from api.effects import EffectRunner, Ports
 from api.mailbox import Drain, Mailbox, Reconnected, WorkersChanged
+from api.pace import Pace
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded, TooBig, Violation
 from queueing.job import Delivery
@@ -44,6 +45,7 @@ class Stream:
         ports: Ports,
         *,
         label: str = "",
+        pace: Pace | None = None,
     ) -> None:
         """``label`` names the API key in log lines."""
         self._id = session_id
@@ -54,6 +56,7 @@ class Stream:
         self._ports = ports
         self._runner = EffectRunner(session, session_id, socket, ports)
         self._delivered = False
+        self._pace = pace or Pace(ports.clock, 0)
         self._unhandled: deque[str | bytes] = deque()
 
     @property
@@ -123,6 +126,9 @@ class Stream:
         session = self._session
         if not session.accepts:
             self._socket.wait(wait_s)
+        elif not self._unhandled and (held_back_s := self._pace.wait_s()) > 0:
+            self._socket.wait(min(wait_s, held_back_s))
+            session.on_held_back(self._now())
         elif not self._unhandled:
             try:
                 messages = self._socket.receive(wait_s, answer_awaited=session.waiting_for_finals)
@@ -132,6 +138,7 @@ class Stream:
                 if not self._over():
                     raise
             else:
+                self._pace.spend(sum(map(len, messages)))
                 for message in self._joined(messages):
                     self._unhandled += [message] if isinstance(message, str) else _pieces(message)
 

@@ -6,7 +6,7 @@ import os
 import random
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from flask import Flask, request
@@ -15,12 +15,14 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from api.access import Access
+from api.addresses import parse_networks
 from api.admission import Admission
 from api.app import create_app
 from api.cleaner import Cleaner
 from api.collectors import ProcessCollector, QueueCollector, QueueReader
 from api.effects import Ports
 from api.keys import KeyRing
+from api.limiter import ClientLimits, Limiter
 from api.metrics import KeyMetrics, StreamMetrics
 from api.overload import Overload, OverloadCollector
 from api.pulse import Pulse, PulseSources
@@ -35,6 +37,7 @@ from queueing.memory import memory_share
 from sessions.admission import StreamSlots
 from sessions.audio_buffer import AudioBuffer
 from sessions.events import FrontListener
+from sessions.owners import StreamOwners
 
 REDIS_CONNECTIONS = 32
 """A stream needs one for about a millisecond a second; the subscriber keeps one."""
@@ -52,6 +55,12 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
     streams = OpenStreams(metrics)
     front = f"web-{os.getpid()}-{secrets.token_hex(4)}"
     listener = FrontListener(client, front, rng=random.Random(), on_reconnect=streams.on_reconnect)
+    limiter = Limiter(StreamOwners(client, settings.queue), clock, client_limits(settings))
+
+    def refresh_slots(sessions: Collection[str]) -> None:
+        slots.refresh(sessions)
+        limiter.keep()
+
     overload = Overload(
         queue.backlog,
         lambda: memory_share(client, settings.redis_memory_limit),
@@ -62,7 +71,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
             workers=lambda: worker_views(queue),
             policy=lambda: policy_name(queue),
             redis_time_ms=RedisWatch(client, queue).time_ms,
-            refresh_slots=slots.refresh,
+            refresh_slots=refresh_slots,
             live_sessions=streams.sessions,
             catch_up=lambda: cleaner.catch_up(),  # noqa: PLW0108 - made below, of the pulse
             report=streams.report,
@@ -83,6 +92,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         cleaner=cleaner,
         pause=stopping.wait,
         load=lambda: overload.load,
+        pace=limiter.pace,
     )
     key_metrics = KeyMetrics(own)
     access = Access(
@@ -101,6 +111,8 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         redis_error=lambda: pulse.known_redis_error,
         release_slot=cleaner.release_slot,
         overload=overload.refusal,
+        limit=limiter.take,
+        unlimit=limiter.give_back,
         identify=lambda: access.stream(request),
     )
     service = StreamService(settings, ports, admission, streams, listener, front=front, stopping=stopping)
@@ -116,6 +128,16 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
     listener.start()
     pulse.start()
     return app
+
+
+def client_limits(settings: ApiSettings) -> ClientLimits:
+    """The limiter's share of the settings."""
+    return ClientLimits(
+        streams_per_address=settings.max_streams_per_address,
+        tries_per_address=settings.max_tries_per_address,
+        stream_rate=settings.max_stream_rate,
+        trusted=parse_networks(settings.trusted_proxies),
+    )
 
 
 def new_session_id() -> str:

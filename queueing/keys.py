@@ -102,6 +102,20 @@ class QueueKeys:
         return f"{self.prefix}streams"
 
     @property
+    def streams_of_prefix(self) -> str:
+        return f"{self.prefix}streams-of:"
+
+    def streams_of(self, owner: str) -> str:
+        return f"{self.streams_of_prefix}{owner}"
+
+    @property
+    def tries_of_prefix(self) -> str:
+        return f"{self.prefix}tries-of:"
+
+    def tries_of(self, owner: str) -> str:
+        return f"{self.tries_of_prefix}{owner}"
+
+    @property
     def arrivals_prefix(self) -> str:
         return f"{self.prefix}arrivals:"
 

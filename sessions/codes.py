@@ -33,6 +33,7 @@ class ErrorCode(StrEnum):
     IDLE_TIMEOUT = "idle_timeout"
     SLOW_CLIENT = "slow_client"
     OVERLOADED = "overloaded"
+    RATE_LIMITED = "rate_limited"
     NO_WORKER = "no_worker"
     INFERENCE_TIMEOUT = "inference_timeout"
     DECODE_FAILED = "decode_failed"
@@ -103,6 +104,10 @@ CODES: dict[ErrorCode, CodeInfo] = {
         True, CloseCode.TRY_AGAIN, True,
         "There is no room: all streams are in use, finals would wait too long, or the queue or Redis's memory is full.",
         "Try again after retry_after_s.",
+    ),
+    ErrorCode.RATE_LIMITED: CodeInfo(
+        True, CloseCode.POLICY, True, "This address, or this API key, has all it may; the message names the limit.",
+        "Try again after retry_after_s, with fewer streams.",
     ),
     ErrorCode.NO_WORKER: CodeInfo(
         False, None, True, "No worker with a loaded model is alive; the stream waits for one.",

@@ -32,7 +32,7 @@ def run(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence
     return code, int(number)
 
 
-def fetch(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[int]) -> tuple[str, bytes]:
+def fetch(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[str | int]) -> tuple[str, bytes]:
     """As `run`, for a script that returns a code and bytes."""
     code, data = _call(client, name, keys, arguments)
     return code, data if isinstance(data, bytes) else str(data).encode()

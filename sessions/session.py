@@ -125,6 +125,10 @@ class Session:
             return stream.fatal(now, ErrorCode.NOT_PCM16, problem)
         return stream.open() + stream.take(now, data) + stream.tell_load(now)
 
+    def on_held_back(self, now: float) -> None:
+        """The server does not read from the client for now: its silence is not the client's."""
+        self._heard_at = now
+
     def on_too_big(self, now: float, size: int | None = None) -> list[Effect]:
         """The socket refused a message above ``max_frame_bytes`` (size where it is known)."""
         what = "a message" if size is None else f"a message of {size} bytes"

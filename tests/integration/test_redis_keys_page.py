@@ -19,6 +19,7 @@ from queueing.records import JobRecord
 from sessions.admission import StreamSlots
 from sessions.audio_buffer import AudioBuffer
 from sessions.keys import SessionKeys
+from sessions.owners import Owner, StreamOwners
 from tests.support.queue_ears import key_names
 from tests.support.queue_jobs import claim_one, final, partial
 
@@ -40,7 +41,7 @@ class Row:
         pattern = re.escape(self.key)
         for placeholder, wild in (("NAME", "main"), ("KIND:WINDOW", "[a-z]+:[0-9]+"), ("MINUTE", "[0-9]+")):
             pattern = pattern.replace(re.escape(placeholder), wild)
-        return re.fullmatch(re.sub(r"ID|WORKER|SESSION", r"[^{}]+", pattern), name) is not None
+        return re.fullmatch(re.sub(r"ID|WORKER|SESSION|OWNER", r"[^{}]+", pattern), name) is not None
 
 
 ROWS = [Row(*found) for found in re.findall(r"^\| `(hl:\{[^`]+)` \| (\w+) \| .* \| ([^|]+) \|$", PAGE, re.MULTILINE)]
@@ -92,6 +93,7 @@ def busy(redis_client: redis.Redis) -> redis.Redis:
     claim_one(queue)
     queue.heartbeat("worker-1", {"state": "ready"})
     StreamSlots(redis_client, "main", cap=5).acquire("abc")
+    StreamOwners(redis_client, "main").add("abc", [Owner("key:kiosk", max_streams=1, max_tries=1)])
     buffer = AudioBuffer(redis_client)
     buffer.create("abc", {"front": "front-1"})
     buffer.append("abc", 0, b"\0\0")
