@@ -16,7 +16,7 @@ import structlog
 from flask import Flask
 
 from api.settings import ApiSettings
-from queueing.connect import check_redis, connect
+from queueing.connect import check_redis, connect, without_password
 from queueing.errors import QueueUnavailable, SettingsError, UnsafeRedis
 from queueing.logs import configure_logs
 from sessions.api_keys import BadKeyFile, read_keys
@@ -88,7 +88,7 @@ def _check_redis(settings: ApiSettings) -> None:
     try:
         client = connect(settings.redis_url, max_connections=1)
     except ValueError as error:
-        sys.stderr.write(f"REDIS_URL={settings.redis_url!r}: {error}; write redis://HOST:PORT/0\n")
+        sys.stderr.write(f"REDIS_URL={without_password(settings.redis_url)!r}: {error}; write redis://HOST:PORT/0\n")
         sys.exit(2)
     try:
         check_redis(client)

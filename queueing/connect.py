@@ -70,8 +70,11 @@ def connect(url: str, *, max_connections: int = 16, client_name: str = "hearline
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    parts = urlsplit(url)
+    """The URL as it may be shown; nothing of one that cannot be taken apart."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(malformed)"
     login, at, hosts = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
     query = [(name, "***" if "password" in name else value) for name, value in parse_qsl(parts.query)]

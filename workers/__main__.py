@@ -19,7 +19,7 @@ from prometheus_client import REGISTRY, start_http_server
 from prometheus_client.multiprocess import mark_process_dead
 
 from queueing.clock import SystemClock
-from queueing.connect import connect
+from queueing.connect import connect, without_password
 from queueing.errors import SettingProblem, SettingsError, UnsafeRedis
 from queueing.logs import configure_logs
 from workers.lifecycle import EXIT_DONE, EXIT_FAILED, EXIT_SETTINGS, Stop
@@ -109,7 +109,7 @@ def _connect(settings: WorkerSettings) -> redis.Redis:
     try:
         return connect(settings.redis_url, max_connections=CONNECTIONS, client_name="hearline-worker")
     except ValueError as error:
-        raise SettingsError([SettingProblem("REDIS_URL", settings.redis_url, str(error))]) from error
+        raise SettingsError([SettingProblem("REDIS_URL", without_password(settings.redis_url), str(error))]) from error
 
 
 def _forget_live_gauges() -> None:

@@ -101,3 +101,14 @@ def test_a_wrong_password_is_no_answer_with_its_reason(redis_client: redis.Redis
         pytest.raises(QueueUnavailable, match="invalid username-password"),
     ):
         check_redis(client)
+
+
+def test_a_server_that_was_demoted_is_left_also_when_only_a_script_meets_it() -> None:
+    """By hand, so that nobody cuts its clients off: their connections are whole, but nothing can be written there."""
+    with Sentinels() as servers, connect(servers.url) as client:
+        assert client.set("k", "1", ex=60)
+        servers.primary.call("REPLICAOF", "127.0.0.1", servers.replica.port)
+        with pytest.raises(redis.ConnectionError, match="a replica now"):
+            client.eval("return redis.call('SET', KEYS[1], '2')", 1, "k")
+        with pytest.raises(redis.ConnectionError, match="is not the primary"):
+            client.set("k", "3", ex=60)  # the Sentinels still name it; its role is asked for before it is trusted

@@ -80,6 +80,7 @@ def test_what_is_malformed_is_named(url: str, problem: str) -> None:
         ("redis://h:1/0", "redis://h:1/0"),
         ("redis://:secret@h:1/0", "redis://:***@h:1/0"),
         ("redis://user@h:1/0", "redis://user@h:1/0"),
+        ("redis://u:secret@[h:1/0", "(malformed)"),
         ("redis+cluster://u:secret@a:1,b:2", "redis+cluster://u:***@a:1,b:2"),
         (
             "redis+sentinel://u:secret@a:1,b:2/s/0?sentinel_password=secret&ssl_ca_certs=/ca",
