@@ -18,10 +18,11 @@ _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@")
 def without_secrets(text: str) -> str:
     """The text with API keys, and passwords of URLs, left out. Nothing here logs them on purpose; but libraries
     quote the requests and addresses that they could not make sense of."""
-    if "hl_" in text or "HL_" in text:
-        text = _KEY.sub("hl_(left out)", text)
-    if "api_key" in text:
+    lower = text.lower()
+    if "api_key" in lower:
         text = _KEY_IN_QUERY.sub(r"\1(left out)", text)
+    if "hl_" in lower:
+        text = _KEY.sub("hl_(left out)", text)
     return _PASSWORD.sub(r"\1(left out)@", text) if "://" in text else text
 
 

@@ -140,6 +140,24 @@ def test_keys_come_and_go_without_a_restart(guarded: Guarded) -> None:
         assert isinstance(receive_all(client)[-1], Done)
 
 
+def test_what_cannot_be_read_is_logged_without_its_key(guarded: Guarded) -> None:
+    """gunicorn quotes a request that it does not understand."""
+    key = guarded.key
+    heads = [
+        f"GET /v1/stream?api_key={key} HTTP/9.9.9\r\nHost: x\r\n\r\n",
+        f"GET\t/v1/stream?api_key={key}\r\n\r\n",
+        f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\x01\r\n\r\n",
+        f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization {key}\r\n\r\n",
+        f"GET / HTTP/1.1\r\nHost: x\r\nX-{key}(: y\r\n\r\n",
+    ]
+    for head in heads:
+        with socket.create_connection(("127.0.0.1", guarded.api.port), timeout=10) as sock:
+            sock.sendall(head.encode())
+            assert sock.recv(100).startswith(b"HTTP/1.1 4"), head
+    eventually(lambda: any("left out" in line for line in guarded.api.log), what="a quoted request")
+    assert not [line for line in guarded.api.log if key in line]
+
+
 def test_what_tells_of_the_inside_needs_the_key_and_probes_do_not(guarded: Guarded) -> None:
     api, headers = guarded.api, {"Authorization": f"Bearer {guarded.key}"}
     for path in ("/metrics", "/v1/status"):

@@ -46,7 +46,7 @@ def guarded_redis() -> Iterator[RedisServer]:
     """A Redis of its own: its users are none of the other tests' business."""
     with RedisServer() as server:
         with connect(server.url) as admin:
-            admin.execute_command(*acl_line())  # type: ignore[no-untyped-call]
+            admin.execute_command(*acl_line())
         yield server
 
 
@@ -54,7 +54,7 @@ def guarded_redis() -> Iterator[RedisServer]:
 def admin(guarded_redis: RedisServer) -> Iterator[redis.Redis]:
     client = connect(guarded_redis.url)
     client.flushall()
-    client.execute_command("ACL", "LOG", "RESET")
+    client.execute_command("ACL", "LOG", "RESET")  # type: ignore[no-untyped-call]
     yield client
     client.close()
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 import structlog
 
-from queueing.logs import configure_logs
+from queueing.logs import configure_logs, without_secrets
 
 
 def test_every_line_names_its_program_in_any_thread(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,3 +47,23 @@ def test_a_reader_that_died_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
         with open(os.devnull, "w") as nowhere:  # what is still buffered must go somewhere at the close
             os.dup2(nowhere.fileno(), writing)
         stderr.close()
+
+
+KEY = "hl_" + "a2" * 26
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"Bearer {KEY}", "Bearer hl_(left out)"),
+        (f"token,{KEY.upper()}!", "token,hl_(left out)!"),
+        (f"GET /v1/stream?x=1&api_key={KEY}&y=2", "GET /v1/stream?x=1&api_key=(left out)&y=2"),
+        ("/v1/stream?API_KEY=secret HTTP/1.1", "/v1/stream?API_KEY=(left out) HTTP/1.1"),
+        ("rediss://user:pass@host:1/0", "rediss://user:(left out)@host:1/0"),
+        ("redis://:pass@host and redis://:other@host", "redis://:(left out)@host and redis://:(left out)@host"),
+        ("redis://host:6379/0 of user@host", "redis://host:6379/0 of user@host"),
+        ("hl_short and api_key", "hl_short and api_key"),
+    ],
+)
+def test_keys_and_passwords_that_libraries_quote_are_left_out(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
