@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import structlog
 from flask import Request
 
+from api.addresses import Network, client_address, owner_name
 from api.admission import Refusal, bad_handshake
 from api.attempts import WrongKeys
 from api.credentials import QUERY, Conflict, presented_key
@@ -21,15 +23,24 @@ log = structlog.get_logger()
 
 
 class Access:
-    """Rules of one web process. Thread-safe. ``metrics_open``: /metrics needs no key."""
+    """Rules of one web process. Thread-safe. ``metrics_open``: /metrics needs no key; ``trusted``: the proxies whose
+    word on a client's address is taken."""
 
     def __init__(
-        self, keys: KeyRing, allowed: Allowed, clock: Clock, metrics: KeyMetrics, *, metrics_open: bool = False
+        self,
+        keys: KeyRing,
+        allowed: Allowed,
+        clock: Clock,
+        metrics: KeyMetrics,
+        *,
+        metrics_open: bool = False,
+        trusted: Sequence[Network] = (),
     ) -> None:
         self._keys = keys
         self._allowed = allowed
         self._metrics = metrics
         self._metrics_open = metrics_open
+        self._trusted = trusted
         self._wrong = WrongKeys(clock)
 
     def stream(self, request: Request) -> Principal | Refusal:
@@ -88,8 +99,10 @@ class Access:
         found = self._keys.find(key)
         if isinstance(found, Principal):
             return found
-        address = request.remote_addr or ""
-        wait_s = self._wrong.one_more(address)
+        forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
+        peer = client_address(request.remote_addr or "", forwarded, self._trusted)
+        address = str(peer or "")
+        wait_s = self._wrong.one_more(owner_name(peer) if peer else "")
         if wait_s > 0:
             retry_after_s = math.ceil(wait_s)
             message = "too many wrong API keys came from this address; try again later"

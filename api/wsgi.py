@@ -101,6 +101,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         clock,
         key_metrics,
         metrics_open=settings.metrics_open,
+        trusted=parse_networks(settings.trusted_proxies),
     )
     admission = Admission(
         slots,
