@@ -16,7 +16,7 @@ from api.keys import ANYBODY, Principal
 from api.mailbox import Mailbox
 from api.metrics import StreamMetrics
 from queueing.errors import QueueUnavailable, RedisFull
-from sessions.admission import StreamSlots
+from sessions.admission import Slot, StreamSlots
 from sessions.codes import ErrorCode
 from sessions.wire import Error, encode
 
@@ -48,20 +48,31 @@ class Refusal:
 
 class Ticket:
     """The right to run one stream, and where its mail goes. `give_back` ends the right early, so that a client
-    may reconnect as soon as it sees its stream closed. ``principal`` is who may."""
+    may reconnect as soon as it sees its stream closed. ``principal`` is who may. ``only_resume``: there is no slot
+    for a new stream, only for going on with one that has its slot still."""
 
-    def __init__(self, session: str, give_back: Callable[[str], None], principal: Principal = ANYBODY) -> None:
-        self.session = session
+    def __init__(
+        self,
+        session: str,
+        give_back: Callable[[str, str | None], None],
+        principal: Principal = ANYBODY,
+        *,
+        only_resume: bool = False,
+    ) -> None:
+        self.session = self._admitted_as = session
+        self.only_resume = only_resume
+        self.epoch = 1
+        """Which connection of the session this is."""
         self.principal = principal
         self.mailbox = Mailbox()
         self._give_back = give_back
         self._held = True
 
-    def give_back(self) -> None:
-        """Idempotent."""
+    def give_back(self, *, keep_slot: bool = False) -> None:
+        """``keep_slot``: the session's slot outlives the stream. Idempotent."""
         if self._held:
             self._held = False
-            self._give_back(self.session)
+            self._give_back(self._admitted_as, None if keep_slot or self.only_resume else self.session)
 
 
 class Admission:
@@ -123,21 +134,23 @@ class Admission:
             if isinstance(found, Refusal):
                 refusal = found
             else:
-                principal, refusal = found, self._overload() or self._take_thread()
+                # Who comes back brings no new work; the rest is for the first message to show.
+                new = "resume" not in request.args
+                principal, refusal = found, (self._overload() if new else None) or self._take_thread()
         if refusal is not None:
             yield self._refuse(refusal)
             return
         session = self._new_session()
         try:
-            refusal = self._take_slot(session, principal)
-            if refusal is not None:
+            slot = self._take_slot(session, principal)
+            if isinstance(slot, Refusal):
                 self._unlimit(session)
-                yield self._refuse(refusal)
+                yield self._refuse(slot)
                 return
             with self._lock:
                 self._running += 1
             self._metrics.active.inc()
-            ticket = Ticket(session, self._give_back, principal)
+            ticket = Ticket(session, self._give_back, principal, only_resume=slot is Slot.HELD)
             try:
                 yield ticket
             finally:
@@ -163,31 +176,34 @@ class Admission:
             )
         return None
 
-    def _take_slot(self, session: str, principal: Principal) -> Refusal | None:
+    def _take_slot(self, session: str, principal: Principal) -> Slot | Refusal:
         problem = self._redis_error()
         try:
             if not problem and (over := self._limit(session, principal)) is not None:
                 return over
-            if not problem and not self._slots.acquire(session):
-                return _busy(
-                    "cap",
-                    ErrorCode.OVERLOADED,
-                    f"all {self._max_streams} streams are in use (HEARLINE_MAX_STREAMS); try again later",
-                )
+            back = "resume" in request.args  # to go on with a stream, that is, whose slot is its own
+            slot = Slot.FULL if problem else Slot.HELD if back else self._slots.ask(session)
         except RedisFull as error:
             return _busy("redis_memory", ErrorCode.OVERLOADED, str(error))
         except QueueUnavailable as error:
             problem = str(error)
         if problem:
             return _busy("unavailable", ErrorCode.UNAVAILABLE, problem)
-        return None
+        if slot is not Slot.FULL:
+            return slot
+        return _busy(
+            "cap",
+            ErrorCode.OVERLOADED,
+            f"all {self._max_streams} streams are in use (HEARLINE_MAX_STREAMS); try again later",
+        )
 
-    def _give_back(self, session: str) -> None:
+    def _give_back(self, admitted_as: str, session: str | None) -> None:
         with self._lock:
             self._running -= 1
         self._metrics.active.dec()
-        self._unlimit(session)
-        self._release_slot(session)
+        self._unlimit(admitted_as)
+        if session is not None:
+            self._release_slot(session)
 
     def _refuse(self, refusal: Refusal) -> Response:
         self._metrics.rejected.labels(refusal.reason).inc()

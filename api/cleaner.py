@@ -1,4 +1,4 @@
-"""Takes out of Redis what a stream had there: at once, or when Redis is back.
+"""Takes out of Redis what a stream had there, or leaves it to be resumed: at once, or when Redis is back.
 
 Everything would expire by itself, but jobs of streams that are gone would be decoded for nobody, and a stream
 that ends must not wait for a Redis that hangs.
@@ -7,7 +7,7 @@ that ends must not wait for a Redis that hangs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -16,12 +16,20 @@ from queueing.errors import QueueUnavailable
 from queueing.job_queue import JobQueue
 from sessions.admission import StreamSlots
 from sessions.audio_buffer import AudioBuffer
+from sessions.errors import TakenOver
+from sessions.parking import Parking
 
 MOST_POSTPONED = 10_000
 CATCH_UP = 50
 """Postponed steps at one pulse."""
 
+REAP = 20
+"""Sessions that are reaped at one pulse."""
+
 log = structlog.get_logger()
+
+Step = tuple[str, str, Callable[[], object]]
+"""What is done, of which session, and how; it may be repeated."""
 
 
 class Cleaner:
@@ -32,40 +40,82 @@ class Cleaner:
         queue: JobQueue,
         buffer: AudioBuffer,
         slots: StreamSlots,
+        parking: Parking,
         metrics: StreamMetrics,
         redis_error: Callable[[], str],
     ) -> None:
-        self._steps: dict[str, Callable[[str], object]] = {
-            "cancel_session": queue.cancel_session,
-            "delete_audio": buffer.delete,
-            "release_slot": slots.release,
-        }
+        self._queue = queue
+        self._buffer = buffer
+        self._slots = slots
+        self._parking = parking
         self._metrics = metrics
         self._redis_error = redis_error
-        self._postponed: deque[tuple[str, str]] = deque(maxlen=MOST_POSTPONED)
+        self._postponed: deque[Step] = deque(maxlen=MOST_POSTPONED)
 
-    def end_session(self, session: str) -> None:
-        """Remove the session's jobs, events and audio."""
-        self._do("cancel_session", session)
-        self._do("delete_audio", session)
+    def end_session(self, session: str, epoch: int) -> None:
+        """Remove the session's jobs, events and audio, unless a newer connection than ``epoch`` has it."""
+
+        def end() -> None:
+            try:
+                self._buffer.delete(session, epoch=epoch)
+            except TakenOver:
+                log.info("session_taken_over", session=session, step="end_session")
+            else:
+                self._queue.cancel_session(session)
+
+        self._do("end_session", session, end)
+
+    def park(self, session: str, epoch: int, fields: Mapping[str, str], *, keep_slot: bool) -> None:
+        """Leave the session to be resumed, or reaped, with these fields of its description, unless a newer connection
+        than ``epoch`` has it."""
+
+        def park() -> None:
+            try:
+                self._buffer.remember(session, fields, epoch=epoch)
+            except TakenOver:
+                log.info("session_taken_over", session=session, step="park")
+            else:
+                self._parking.park(session, keep_slot=keep_slot)
+                self._metrics.parked.inc()
+
+        self._do("park", session, park)
 
     def release_slot(self, session: str) -> None:
         """Give the session's slot back."""
-        self._do("release_slot", session)
+        self._do("release_slot", session, lambda: self._slots.release(session))
 
     def catch_up(self) -> None:
-        """Redis answers: do some of what was postponed."""
+        """Redis answers: do some of what was postponed, and reap some of those who did not come back."""
         for _ in range(min(CATCH_UP, len(self._postponed))):
             self._do(*self._postponed.popleft())
+        try:
+            for session in self._parking.due(REAP):
+                self._reap(session)
+        except QueueUnavailable as error:  # the next pulse, or another process, goes on
+            log.info("reaping_postponed", reason=str(error))
+            self._metrics.redis_failures.labels("reap").inc()
 
-    def _do(self, step: str, session: str) -> None:
+    def _reap(self, session: str) -> None:
+        epoch = self._buffer.epoch(session)
+        if not self._parking.waits(session):
+            return  # it is being resumed
+        try:
+            self._buffer.delete(session, epoch=epoch)
+        except TakenOver:
+            return
+        self._queue.cancel_session(session)
+        self._parking.forget(session)
+        self._metrics.reaped.inc()
+        log.info("session_reaped", session=session)
+
+    def _do(self, step: str, session: str, call: Callable[[], object]) -> None:
         problem = self._redis_error()
         if not problem:
             try:
-                self._steps[step](session)
+                call()
                 return
             except QueueUnavailable as error:
                 problem = str(error)
                 self._metrics.redis_failures.labels(step).inc()
         log.info("cleanup_postponed", session=session, step=step, reason=problem)
-        self._postponed.append((step, session))
+        self._postponed.append((step, session, call))

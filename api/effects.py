@@ -6,13 +6,13 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from api.cleaner import Cleaner
 from api.keys import Principal
 from api.metrics import StreamMetrics
 from api.overload import Load
 from api.pace import Pace
+from api.patience import Attempts
 from api.pulse import Pulse
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded
@@ -31,20 +31,16 @@ from sessions.effects import (
     Effect,
     Enqueue,
     OpenBuffer,
+    Park,
     ReadEvents,
+    Remember,
     Send,
+    TakeUp,
     TrimAudio,
 )
-from sessions.errors import AudioLost
+from sessions.errors import AudioLost, ResumeRefused, TakenOver
 from sessions.session import Session
-from sessions.wire import BYTES_PER_SECOND, Final, Partial, encode
-
-PATIENCE_S = 5.0
-"""How long a stream keeps trying while Redis is away: longer than a restart takes."""
-FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 0.5
-
-Answer = TypeVar("Answer")
+from sessions.wire import BYTES_PER_SECOND, Final, Partial, Resume, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +62,15 @@ class Ports:
 class EffectRunner:
     """Carries out effects of one session, in order, and tells it what became of them."""
 
-    def __init__(self, session: Session, session_id: str, socket: StreamSocket, ports: Ports) -> None:
+    def __init__(
+        self, session: Session, socket: StreamSocket, ports: Ports, take_up: Callable[[Resume], Session]
+    ) -> None:
+        """``take_up`` gives the session with which the connection goes on instead (see `api.taking_up`)."""
         self._session = session
-        self._id = session_id
         self._socket = socket
         self._ports = ports
+        self._attempts = Attempts(ports.clock, ports.metrics, ports.pause)
+        self._take_up_session = take_up
         self._skip: set[type[Effect]] = set()
         self._todo: deque[Sequence[Effect]] = deque()
         self._delivery: Delivery | None = None
@@ -80,6 +80,15 @@ class EffectRunner:
         """Set when the session asked for its end: code and reason."""
         self.lost: SocketEnded | None = None
         """Set when the client could not be reached."""
+
+    @property
+    def session(self) -> Session:
+        """The connection's: that which it began with, until it has taken up another."""
+        return self._session
+
+    @property
+    def _id(self) -> str:
+        return self._session.id
 
     def run(self, effects: Sequence[Effect], delivery: Delivery | None = None) -> None:
         """Carry out ``effects`` and whatever follows from them; ``delivery`` is what caused them, for metrics."""
@@ -108,7 +117,13 @@ class EffectRunner:
             case CancelPartial():
                 self._cancel_partial()
             case CancelSession():
-                self._ports.cleaner.end_session(self._id)
+                self._ports.cleaner.end_session(self._id, self._session.epoch)
+            case Park():
+                self._ports.cleaner.park(self._id, self._session.epoch, effect.fields, keep_slot=effect.keep_slot)
+            case Remember():
+                self._remember(effect)
+            case TakeUp():
+                self._take_up(effect)
             case OpenBuffer():
                 self._open_buffer(effect)
             case Close():
@@ -116,7 +131,12 @@ class EffectRunner:
 
     def _open_buffer(self, effect: OpenBuffer) -> None:
         try:
-            self._patiently("open_buffer", lambda: self._ports.buffer.create(self._id, effect.meta))
+            epoch = self._session.epoch
+            self._attempts.patiently(
+                "open_buffer", lambda: self._ports.buffer.create(self._id, effect.meta, epoch=epoch)
+            )
+        except TakenOver:
+            self._taken_over()
         except QueueUnavailable as error:
             self._skip |= {AppendAudio, Enqueue}
             full = isinstance(error, RedisFull)
@@ -125,25 +145,66 @@ class EffectRunner:
     def _append(self, effect: AppendAudio) -> None:
         def append() -> int:
             return self._ports.buffer.append(
-                self._id, effect.offset, effect.data, follows=effect.follows, keep_from=effect.keep_from
+                self._id,
+                effect.offset,
+                effect.data,
+                follows=effect.follows,
+                keep_from=effect.keep_from,
+                epoch=self._session.epoch,
+                fields=effect.fields,
             )
 
         try:
-            self._patiently("append", append)
+            self._attempts.patiently("append", append)
+        except TakenOver:
+            self._taken_over()
         except (QueueUnavailable, AudioLost) as error:
             self._skip |= {AppendAudio, Enqueue}
             lost, full = isinstance(error, AudioLost), isinstance(error, RedisFull)
             self._follow(self._session.on_append_failed(self._now(), lost=lost, full=full, detail=str(error)))
         else:
             self.count_received()
+            self._follow(self._session.on_stored(self._now(), effect.offset + len(effect.data)))
+
+    def _remember(self, effect: Remember) -> None:
+        def remember() -> int:
+            return self._ports.buffer.remember(
+                self._id, effect.fields, effect.gone, before=effect.before, epoch=self._session.epoch
+            )
+
+        try:
+            self._attempts.patiently("remember", remember)
+        except TakenOver:
+            self._taken_over()
+        except QueueUnavailable as error:
+            self._skip |= {Enqueue, Send}
+            full = isinstance(error, RedisFull)
+            self._follow(self._session.on_remember_failed(self._now(), str(error), full=full))
+
+    def _taken_over(self) -> None:
+        self._skip |= {AppendAudio, Remember, TrimAudio, Enqueue, Send, Park, CancelSession}
+        self._follow(self._session.on_taken_over(self._now()))
+
+    def _take_up(self, effect: TakeUp) -> None:
+        try:
+            session = self._take_up_session(effect.message)
+        except ResumeRefused:
+            self._follow(self._session.on_resume_refused(self._now()))
+        except (QueueUnavailable, AudioLost) as error:
+            lost = isinstance(error, AudioLost)
+            self._follow(self._session.on_append_failed(self._now(), lost=lost, detail=str(error)))
+        else:
+            self._session = session
+            self._received = session.summary.audio_bytes
+            self._follow(session.on_resumed(self._now()))
 
     def _enqueue(self, effect: Enqueue) -> None:
         job = effect.job
         try:
             if job.kind is Kind.PARTIAL:  # not worth a wait: the next one is due soon
-                answer = self._once("enqueue", lambda: self._ports.queue.enqueue(job))
+                answer = self._attempts.once("enqueue", lambda: self._ports.queue.enqueue(job))
             else:
-                answer = self._patiently("enqueue", lambda: self._ports.queue.enqueue(job))
+                answer = self._attempts.patiently("enqueue", lambda: self._ports.queue.enqueue(job))
         except QueueUnavailable as error:
             self._skip.add(Enqueue)
             full = isinstance(error, RedisFull)
@@ -153,7 +214,9 @@ class EffectRunner:
 
     def _read_events(self, effect: ReadEvents) -> None:
         try:
-            deliveries = self._once("read_events", lambda: self._ports.queue.events(self._id, after=effect.after))
+            deliveries = self._attempts.once(
+                "read_events", lambda: self._ports.queue.events(self._id, after=effect.after)
+            )
         except QueueUnavailable:
             self._skip.add(ReadEvents)
         else:
@@ -169,8 +232,7 @@ class EffectRunner:
             self.lost = ended
             if ended.cause is EndCause.SEND_TIMEOUT:
                 self._ports.metrics.send_timeouts.inc()
-            outcome = "slow_client" if ended.cause is EndCause.SEND_TIMEOUT else "disconnected"
-            self._follow(self._session.on_disconnect(self._now(), outcome))
+            self._follow(self._session.on_disconnect(self._now(), outcome_of(ended), left=ended.left))
             return
         if isinstance(effect.message, Partial | Final):
             self._count_transcript(effect.message)
@@ -206,34 +268,25 @@ class EffectRunner:
         if effects:
             self._todo.append(effects)
 
-    def _once(self, operation: str, call: Callable[[], Answer]) -> Answer:
-        try:
-            return call()
-        except QueueUnavailable:
-            self._ports.metrics.redis_failures.labels(operation).inc()
-            raise
-
-    def _patiently(self, operation: str, call: Callable[[], Answer]) -> Answer:
-        give_up_s = self._now() + PATIENCE_S
-        pause_s = FIRST_PAUSE_S
-        while True:
-            try:
-                return self._once(operation, call)
-            except QueueUnavailable:
-                if self._now() + pause_s > give_up_s:
-                    raise
-                self._ports.pause(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-
     def _cancel_partial(self) -> None:
         # Best effort: the session drops the result of a partial that is not wanted any more.
         with contextlib.suppress(QueueUnavailable):
-            self._once("cancel_partial", lambda: self._ports.queue.cancel_partial(self._id))
+            self._attempts.once("cancel_partial", lambda: self._ports.queue.cancel_partial(self._id))
 
     def _trim(self, effect: TrimAudio) -> None:
         # Best effort: the next one forgets this much too, and the end of the stream everything.
-        with contextlib.suppress(QueueUnavailable):
-            self._once("trim", lambda: self._ports.buffer.trim(self._id, effect.before))
+        epoch = self._session.epoch
+        try:
+            self._attempts.once("trim", lambda: self._ports.buffer.trim(self._id, effect.before, epoch=epoch))
+        except QueueUnavailable:
+            return
+        except TakenOver:
+            self._taken_over()
 
     def _now(self) -> float:
         return self._ports.clock.monotonic()
+
+
+def outcome_of(ended: SocketEnded) -> str:
+    """The outcome of a stream whose connection ended so."""
+    return "slow_client" if ended.cause is EndCause.SEND_TIMEOUT else "disconnected"

@@ -28,12 +28,18 @@ class WorkersChanged:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """This process ends; the stream has until ``deadline_s`` (monotonic)."""
+    """This process ends; the stream has until ``deadline_s`` (monotonic), one that comes back until ``leave_s``."""
 
     deadline_s: float
+    leave_s: float
 
 
-Mail = Delivery | Reconnected | WorkersChanged | Drain
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """A newer connection has the stream's session."""
+
+
+Mail = Delivery | Reconnected | WorkersChanged | Drain | TakenOver
 
 
 class Mailbox:

@@ -60,7 +60,7 @@ class Assembly:
                 raise Violation(CloseReason.POLICY_VIOLATION, f"more than {self._pings.per_s:.0f} pings a second")
             self._last_ping = event
         elif isinstance(event, CloseConnection):
-            if connection.state is not ConnectionState.REMOTE_CLOSING:
+            if connection.state not in (ConnectionState.REMOTE_CLOSING, ConnectionState.CLOSED):
                 raise Violation.of_protocol(event.code)
             self.peer_close = int(event.code)
 

@@ -115,6 +115,18 @@ class StreamMetrics:
             ["operation"],
             registry=registry,
         )
+        self.parked = Counter(
+            "hearline_streams_parked", "Streams whose connection was lost and that wait for it.", registry=registry
+        )
+        self.resumes = Counter(
+            "hearline_resumes",
+            "Clients that came to resume a stream, by outcome (resumed, refused, failed).",
+            ["outcome"],
+            registry=registry,
+        )
+        self.reaped = Counter(
+            "hearline_streams_reaped", "Parked streams that nobody resumed in time.", registry=registry
+        )
         self.handler_faults = Counter(
             "hearline_stream_faults", "Unexpected exceptions in a stream's thread.", registry=registry
         )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from api.admission import Admission, Ticket
 from api.effects import Ports
 from api.gathering import Gathering, pause_s
-from api.mailbox import Drain, Mail, Reconnected, WorkersChanged
+from api.mailbox import Drain, Mail, Reconnected, TakenOver, WorkersChanged
 from api.metrics import StreamMetrics
 from api.pulse import Pulse
 from api.settings import MAX_TEXT_BYTES, ApiSettings
@@ -18,15 +18,18 @@ from api.socket import StreamSocket
 from api.socket_types import SocketLimits
 from api.stream import Stream
 from queueing.clock import Clock
+from sessions.errors import ResumeRefused
 from sessions.events import FrontListener
+from sessions.ledger import ResumeTerms
 from sessions.limits import SessionLimits
 from sessions.session import Session
+from sessions.wire import Resume
 
+LEAVE_WITHIN_S = 1.5
+"""A process that ends closes the streams that come back within this, not all at the same moment: they come back
+together."""
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    ticket: Ticket
-    stream: Stream
+TakeUp = Callable[[Resume, Ticket, ResumeTerms], Session]
 
 
 class OpenStreams:
@@ -35,46 +38,56 @@ class OpenStreams:
     def __init__(self, metrics: StreamMetrics) -> None:
         self._metrics = metrics
         self._lock = threading.Lock()
-        self._open: dict[str, _Open] = {}
+        self._open: dict[Ticket, Stream] = {}
 
     def add(self, ticket: Ticket, stream: Stream) -> None:
         """From now on this stream gets what is sent to all."""
         with self._lock:
-            self._open[ticket.session] = _Open(ticket, stream)
+            self._open[ticket] = stream
 
-    def remove(self, session: str) -> None:
+    def remove(self, ticket: Ticket) -> None:
         """The stream has ended."""
         with self._lock:
-            del self._open[session]
+            del self._open[ticket]
 
     def sessions(self) -> list[str]:
-        """The ids of the streams that run."""
+        """The ids of the sessions that run and have a slot."""
         with self._lock:
-            return list(self._open)
+            return [
+                ticket.session for ticket, stream in self._open.items() if not ticket.only_resume and not stream.over
+            ]
 
-    def tell_all(self, mail: Mail) -> None:
-        """Put ``mail`` into every stream's mailbox."""
-        self._tell(self.sessions(), mail)
+    def tell_each(self, mail: Callable[[], Mail]) -> None:
+        """Put a ``mail()`` into every stream's mailbox."""
+        with self._lock:
+            tickets = list(self._open)
+        for ticket in tickets:
+            ticket.mailbox.put(mail())
 
     def on_reconnect(self, sessions: tuple[str, ...]) -> None:
         """The subscriber stands again: these streams may have missed deliveries."""
-        self._tell(sessions, Reconnected())
+        wanted = set(sessions)
+        with self._lock:
+            tickets = [ticket for ticket in self._open if ticket.session in wanted]
+        for ticket in tickets:
+            ticket.mailbox.put(Reconnected())
 
     def on_workers(self, alive: bool) -> None:
         """The last ready worker went, or the first one came."""
-        self.tell_all(WorkersChanged(alive))
+        self.tell_each(lambda: WorkersChanged(alive))
+
+    def on_taken(self, session: str, epoch: int) -> None:
+        """The connection number ``epoch`` has this session now: an older one that is here is told."""
+        with self._lock:
+            tickets = [ticket for ticket in self._open if ticket.session == session and ticket.epoch < epoch]
+        for ticket in tickets:
+            ticket.mailbox.put(TakenOver())
 
     def report(self) -> None:
         """Update the gauges that are sums over streams."""
         with self._lock:
-            streams = [opened.stream for opened in self._open.values()]
+            streams = list(self._open.values())
         self._metrics.buffered_bytes.set(sum(stream.buffered_bytes for stream in streams))
-
-    def _tell(self, sessions: Iterable[str], mail: Mail) -> None:
-        with self._lock:
-            tickets = [self._open[session].ticket for session in sessions if session in self._open]
-        for ticket in tickets:
-            ticket.mailbox.put(mail)
 
 
 class StreamService:
@@ -90,13 +103,21 @@ class StreamService:
         *,
         front: str,
         stopping: threading.Event,
+        take_up: TakeUp,
+        new_token: Callable[[], str],
+        rng: random.Random,
     ) -> None:
+        """``take_up``: see `api.taking_up`; ``new_token`` gives one that nobody can guess; ``rng``: when each stream
+        leaves a process that ends."""
         self.settings = settings
         self.ports = ports
         self.admission = admission
         self.listener = listener
         self._front = front
         self._stopping = stopping
+        self._take_up = take_up
+        self._new_token = new_token
+        self._rng = rng
         self._streams = streams
         self._lock = threading.Lock()
         self._deadline_s: float | None = None
@@ -132,33 +153,53 @@ class StreamService:
 
     def serve(self, socket: StreamSocket, ticket: Ticket) -> None:
         """Run a stream from the upgrade to its close handshake."""
+        label, grace_s = ticket.principal.label, self.settings.resume_grace_s
+        terms = ResumeTerms(self._new_token(), grace_s, label) if grace_s > 0 else None
         session = Session(
-            ticket.session, self._front, self.limits, now=self.clock.monotonic(), started_ms=self.clock.wall_ms()
-        )
-        stream = Stream(
             ticket.session,
-            session,
-            socket,
-            ticket.mailbox,
-            self.ports,
-            label=ticket.principal.label,
-            pace=self.ports.pace(ticket.principal) if self.ports.pace else None,
+            self._front,
+            self.limits,
+            now=self.clock.monotonic(),
+            started_ms=self.clock.wall_ms(),
+            resume=terms,
+            only_resume=ticket.only_resume,
         )
+
+        def take_up(message: Resume) -> Session:
+            if terms is None:
+                raise ResumeRefused
+            taken = self._take_up(message, ticket, terms)
+            self._greet(ticket)
+            return taken
+
+        pace = self.ports.pace(ticket.principal) if self.ports.pace else None
+        stream = Stream(session, socket, ticket.mailbox, self.ports, take_up, label=label, pace=pace)
         self._streams.add(ticket, stream)
-        with self._lock:
-            deadline_s = self._deadline_s
         self.listener.register(ticket.session, ticket.mailbox.put)
-        if deadline_s is not None:  # the drain began after this stream was admitted
-            ticket.mailbox.put(Drain(deadline_s))
-        if self.pulse.workers_alive is not None:
-            ticket.mailbox.put(WorkersChanged(self.pulse.workers_alive))
+        self._greet(ticket)
         try:
             code, reason = stream.run()
         finally:
-            self.listener.unregister(ticket.session)
-            self._streams.remove(ticket.session)
-            ticket.give_back()
-        socket.close(code, reason)
+            self.listener.unregister(ticket.session, ticket.mailbox.put)
+            self._streams.remove(ticket)
+            ticket.give_back(keep_slot=stream.keeps_slot)
+        if stream.unheard:
+            stream.closed(answered=socket.finish(code, reason))
+        else:
+            socket.close(code, reason)
+
+    def _greet(self, ticket: Ticket) -> None:
+        """What its session must know from the start."""
+        with self._lock:
+            deadline_s = self._deadline_s
+        if deadline_s is not None:  # the drain began after this stream was admitted
+            ticket.mailbox.put(self._drain_until(deadline_s))
+        if self.pulse.workers_alive is not None:
+            ticket.mailbox.put(WorkersChanged(self.pulse.workers_alive))
+
+    def _drain_until(self, deadline_s: float) -> Drain:
+        now_s = self.clock.monotonic()
+        return Drain(deadline_s, now_s + self._rng.uniform(0.0, min(LEAVE_WITHIN_S, max(0.0, deadline_s - now_s))))
 
     # The worker process calls these (see `api.server.Drainable`).
 
@@ -172,7 +213,7 @@ class StreamService:
             self._deadline_s = deadline_s
         if limit_s <= 0:
             self._stopping.set()
-        self._streams.tell_all(Drain(deadline_s))
+        self._streams.tell_each(lambda: self._drain_until(deadline_s))
 
     def streams(self) -> int:
         """Streams that run."""

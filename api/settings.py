@@ -152,6 +152,12 @@ class ApiSettings(QueueSettings):
         le=600,
         description="Time after SIGTERM in which streams get the final of their audio so far, then `shutting_down`.",
     )
+    resume_grace_s: float = Field(
+        30.0,
+        ge=0,
+        le=900,
+        description="Time in which a client whose connection was lost may resume its stream. 0: never, nothing waits.",
+    )
     event_timing: bool = Field(True, description="Whether finals carry queue and decode times.")
     metrics_dir: str = Field(
         "",

@@ -86,7 +86,8 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._frames = TokenBucket(clock, FRAME_BURST, FRAMES_PER_S)
         self._assembly = Assembly(limits, self._frames, TokenBucket(clock, PING_BURST, PINGS_PER_S))
         self._heard_s = self._quiet_s = clock.monotonic()
-        self._input_over = self._shut = False
+        self._input_over = self._shut = self._closing = False
+        self._wake_fd = wake_fd
         try:
             super().__init__(environ, receive_bytes=RECEIVE_BYTES, thread_class=NoThread)
         except (RemoteProtocolError, LocalProtocolError, simple_websocket.ConnectionError, ValueError) as error:
@@ -185,6 +186,23 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             self._write(frame, min(self._limits.send_timeout_s, CLOSE_TIMEOUT_S))
         self._shut_down(socket.SHUT_WR)
 
+    def finish(self, reason: int, message: str) -> bool:
+        """As `close`, and wait for the client's own close frame for `CLOSE_TIMEOUT_S`: whether it came, so that the
+        client has everything that was sent before. What else it sends is thrown away."""
+        if self._shut or self._assembly.peer_close is not None:
+            self.close(reason, message)
+            return self._assembly.peer_close is not None
+        self._closing, self._violation = True, None
+        self._poll.unregister(self._wake_fd)  # nobody takes its mail any more
+        self._held_back.unregister(self._wake_fd)
+        give_up_s = self._clock.monotonic() + CLOSE_TIMEOUT_S
+        with contextlib.suppress(SocketEnded, LocalProtocolError, Violation):
+            self._write(self.ws.send(CloseConnection(code=reason, reason=message)), CLOSE_TIMEOUT_S)
+            while self._assembly.peer_close is None and (left_s := give_up_s - self._clock.monotonic()) > 0:
+                self.receive(left_s)
+        self._shut_down(socket.SHUT_WR)
+        return self._assembly.peer_close is not None
+
     def abort(self) -> None:
         """Shut the connection down at once, without a close frame. Idempotent."""
         self._shut_down(socket.SHUT_RDWR)
@@ -227,14 +245,15 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         except Violation as violation:
             self._violation = violation
         ping = self._assembly.last_ping()
-        if ping is not None and self._violation is None and self._assembly.peer_close is None:
+        quiet = self._closing or self._violation is not None or self._assembly.peer_close is not None
+        if ping is not None and not quiet:
             self._write(self.ws.send(ping.response()), self._limits.send_timeout_s)
         return messages
 
     def _ping_when_quiet(self) -> None:
         now_s = self._clock.monotonic()
         interval_s = self._limits.ping_interval_s
-        if now_s - self._quiet_s < interval_s:
+        if now_s - self._quiet_s < interval_s or self._closing:
             return
         if now_s - self._heard_s >= 2 * interval_s and not self._input_over:
             self._end(EndCause.DEAD_PEER)

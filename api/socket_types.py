@@ -13,6 +13,9 @@ EARLY_BYTES = "hearline.early_bytes"
 """Key in the WSGI environment: a callable that gives, once, what the client sent behind its upgrade request."""
 
 
+LEAVING = (CloseReason.NORMAL_CLOSURE, CloseReason.GOING_AWAY, CloseReason.NO_STATUS_RCVD)
+
+
 class NoThread:
     """Stands in for simple-websocket's reader thread, which is not wanted."""
 
@@ -38,6 +41,11 @@ class SocketEnded(Exception):
         self.cause = cause
         self.code = code
         super().__init__(f"{cause} ({code})")
+
+    @property
+    def left(self) -> bool:
+        """Whether the client said that it leaves: with a close frame for no fault of anybody's (RFC 6455, 7.4.1)."""
+        return self.cause is EndCause.CLIENT_CLOSED and self.code in LEAVING
 
 
 class Violation(Exception):

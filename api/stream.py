@@ -6,6 +6,9 @@ busy, or Redis or the client is slow, or the session has enough finals waiting, 
 client down.
 
     upgrade -> loop { mail, timer, messages } -> cleanup (jobs, audio, slot) -> close handshake -> thread is free
+
+A stream that may be resumed is parked instead of cleaned up when its connection is lost. When it has come to its end,
+that is settled after the close handshake: a client that does not answer may have missed the end.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from collections.abc import Callable
 
 import structlog
 
-from api.effects import EffectRunner, Ports
-from api.mailbox import Drain, Mailbox, Reconnected, WorkersChanged
+from api.effects import EffectRunner, Ports, outcome_of
+from api.mailbox import Drain, Mailbox, Reconnected, TakenOver, WorkersChanged
 from api.pace import Pace
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded, TooBig, Violation
@@ -24,7 +27,7 @@ from queueing.job import Delivery
 from sessions.codes import CloseCode, ErrorCode
 from sessions.effects import Effect, Send
 from sessions.session import Session
-from sessions.wire import Error
+from sessions.wire import Error, Resume
 
 LONGEST_WAIT_S = 30.0
 PIECE_BYTES = 32_000
@@ -38,26 +41,51 @@ class Stream:
 
     def __init__(
         self,
-        session_id: str,
         session: Session,
         socket: StreamSocket,
         mailbox: Mailbox,
         ports: Ports,
+        take_up: Callable[[Resume], Session],
         *,
         label: str = "",
         pace: Pace | None = None,
     ) -> None:
-        """``label`` names the API key in log lines."""
-        self._id = session_id
-        self._who = {"session": session_id, **({"key": label} if label else {})}
-        self._session = session
+        """``take_up``: as for `EffectRunner`; ``label`` names the API key in log lines."""
+        self._label = label
         self._socket = socket
         self._mailbox = mailbox
         self._ports = ports
-        self._runner = EffectRunner(session, session_id, socket, ports)
+        self._runner = EffectRunner(session, socket, ports, take_up)
         self._delivered = False
         self._pace = pace or Pace(ports.clock, 0)
         self._unhandled: deque[str | bytes] = deque()
+
+    @property
+    def _session(self) -> Session:
+        return self._runner.session
+
+    @property
+    def _who(self) -> dict[str, str]:
+        return {"session": self._session.id, **({"key": self._label} if self._label else {})}
+
+    @property
+    def over(self) -> bool:
+        """Whether the session has ended or left this connection, though the connection may still close."""
+        return self._session.closed
+
+    @property
+    def keeps_slot(self) -> bool:
+        """Whether the session's slot outlives the connection."""
+        return self._session.keeps_slot
+
+    @property
+    def unheard(self) -> bool:
+        """Whether it depends on the client's close frame what becomes of the session: `closed` wants to know."""
+        return self._session.unheard
+
+    def closed(self, *, answered: bool) -> None:
+        """The connection is closed; ``answered``: by the client too. Does not raise."""
+        self._guarded(lambda: self._session.on_closed(self._now(), answered=answered))
 
     @property
     def buffered_bytes(self) -> int:
@@ -68,14 +96,15 @@ class Stream:
     def run(self) -> tuple[int, str]:
         """Serve the stream to its end; returns the code and reason to close the socket with.
 
-        Everything the stream had in Redis is cleaned up when this returns. Does not raise.
+        Everything the stream had in Redis is cleaned up or parked when this returns, unless it is `unheard` of the
+        client. Does not raise.
         """
         close: tuple[int, str] = (CloseCode.NORMAL, "")
-        outcome = "disconnected"
+        outcome, left = "disconnected", True
         try:
             self._loop()
         except SocketEnded as ended:
-            outcome = _outcome(ended)
+            outcome, left = outcome_of(ended), ended.left
             if ended.cause is EndCause.DEAD_PEER:
                 self._ports.metrics.dead_peers.inc()
         except Violation as violation:
@@ -91,7 +120,7 @@ class Stream:
             self._ports.metrics.handler_faults.inc()
             close = (CloseCode.INTERNAL, "internal error")
             self._guarded(lambda: self._session.on_fault(self._now(), name))
-        self._guarded(lambda: self._session.on_disconnect(self._now(), outcome))
+        self._guarded(lambda: self._session.on_disconnect(self._now(), outcome, left=left))
         self._runner.count_received()
         summary = self._session.summary
         log.info("stream_summary", **{**self._who, **summary.log_fields()})
@@ -99,9 +128,11 @@ class Stream:
         return self._runner.close or close
 
     def _loop(self) -> None:
-        session, clock = self._session, self._ports.clock
-        tick_s, load = session.next_tick(), None
+        clock = self._ports.clock
+        tick_s, load, session = self._session.next_tick(), None, None
         while not self._over():
+            if session is not (session := self._session):  # at first, and when another was taken up
+                load = None
             if load is not (load := self._ports.load()):
                 session.set_load(load.partial_wait_s, load.workers)
             wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - clock.monotonic(), LONGEST_WAIT_S)
@@ -111,6 +142,7 @@ class Stream:
                 message, now = self._unhandled.popleft(), clock.monotonic()
                 effects = session.on_text(now, message) if isinstance(message, str) else session.on_audio(now, message)
                 self._runner.run(effects)
+                session = self._session
             # Only after what has arrived: this thread may have been held up, and the client is not late for that.
             tick_s, now = session.next_tick(), clock.monotonic()
             waits = not self._unhandled or not session.accepts
@@ -167,8 +199,10 @@ class Stream:
                     self._runner.run(self._session.on_reconnected(now))
                 case WorkersChanged(alive):
                     self._runner.run(self._session.on_workers(now, alive=alive))
-                case Drain(deadline_s):
-                    self._runner.run(self._session.on_drain(now, deadline_s))
+                case Drain(deadline_s, leave_s):
+                    self._runner.run(self._session.on_drain(now, deadline_s, leave_s))
+                case TakenOver():
+                    self._runner.run(self._session.on_taken_over(now))
         if dropped:
             self._ports.metrics.mailbox_overflows.inc()
             self._runner.run(self._session.on_reconnected(self._now()))
@@ -191,7 +225,3 @@ def _are_audio(before: bytes, message: bytes) -> bool:
 
 def _pieces(message: bytes) -> list[bytes]:
     return [message[start : start + PIECE_BYTES] for start in range(0, max(1, len(message)), PIECE_BYTES)]
-
-
-def _outcome(ended: SocketEnded) -> str:
-    return "slow_client" if ended.cause is EndCause.SEND_TIMEOUT else "disconnected"

@@ -28,8 +28,9 @@ from api.overload import Overload, OverloadCollector
 from api.pulse import Pulse, PulseSources
 from api.queue_view import policy_name, queue_view, worker_views
 from api.redis_watch import RedisWatch
-from api.service import OpenStreams, StreamService
+from api.service import OpenStreams, StreamService, session_limits
 from api.settings import ApiSettings
+from api.taking_up import TakingUp
 from queueing.clock import SystemClock
 from queueing.connect import connect
 from queueing.job_queue import JobQueue
@@ -38,6 +39,7 @@ from sessions.admission import StreamSlots
 from sessions.audio_buffer import AudioBuffer
 from sessions.events import FrontListener
 from sessions.owners import StreamOwners
+from sessions.parking import Parking
 
 REDIS_CONNECTIONS = 32
 """A stream needs one for about a millisecond a second; the subscriber keeps one."""
@@ -49,12 +51,16 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
     clock = SystemClock()
     client = connect(settings.redis_url, max_connections=REDIS_CONNECTIONS, client_name="hearline-web")
     queue = JobQueue.of(client, settings)
-    slots = StreamSlots(client, settings.queue, cap=settings.max_streams)
+    grace_s = settings.resume_grace_s
+    slots = StreamSlots(client, settings.queue, cap=settings.max_streams, grace_s=grace_s)
+    parking = Parking(client, settings.queue, grace_s=grace_s)
     own = CollectorRegistry()
     metrics = StreamMetrics(own)
     streams = OpenStreams(metrics)
     front = f"web-{os.getpid()}-{secrets.token_hex(4)}"
-    listener = FrontListener(client, front, rng=random.Random(), on_reconnect=streams.on_reconnect)
+    listener = FrontListener(
+        client, front, rng=random.Random(), on_reconnect=streams.on_reconnect, on_taken=streams.on_taken
+    )
     limiter = Limiter(StreamOwners(client, settings.queue), clock, client_limits(settings))
 
     def refresh_slots(sessions: Collection[str]) -> None:
@@ -81,7 +87,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         streams.on_workers,
     )
     buffer = AudioBuffer(client, AUDIO_TTL_S)
-    cleaner = Cleaner(queue, buffer, slots, metrics, redis_error=lambda: pulse.known_redis_error)
+    cleaner = Cleaner(queue, buffer, slots, parking, metrics, redis_error=lambda: pulse.known_redis_error)
     stopping = threading.Event()
     ports = Ports(
         queue=queue,
@@ -116,7 +122,31 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         unlimit=limiter.give_back,
         identify=lambda: access.stream(request),
     )
-    service = StreamService(settings, ports, admission, streams, listener, front=front, stopping=stopping)
+    taking_up = TakingUp(
+        client=client,
+        queue=queue,
+        buffer=buffer,
+        slots=slots,
+        parking=parking,
+        cleaner=cleaner,
+        metrics=metrics,
+        clock=clock,
+        listener=listener,
+        front=front,
+        limits=session_limits(settings),
+    )
+    service = StreamService(
+        settings,
+        ports,
+        admission,
+        streams,
+        listener,
+        front=front,
+        stopping=stopping,
+        take_up=taking_up,
+        new_token=lambda: secrets.token_urlsafe(24),
+        rng=random.Random(),
+    )
     reader = QueueReader(lambda: queue_view(queue, slots), clock)
     collectors = (
         QueueCollector(

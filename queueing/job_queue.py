@@ -207,6 +207,11 @@ class JobQueue:
         _, count = self._scripts.run(verbs.CancelSession(session=session, tombstone_ms=self.limits.tombstone_ms))
         return int(count)
 
+    def adopt(self, session: str, front: str) -> int:
+        """What becomes of the session's jobs that wait or run is told to ``front`` from now on; returns their count."""
+        _, count = self._scripts.run(verbs.Adopt(session=session, front=front))
+        return int(count)
+
     def sweep(self, *, now_ms: int = 0) -> SweepReport:
         """Requeue or bury jobs whose lease ran out, drop partials that waited too long. Any number may run at once."""
         _, *counts = self._policies.run(

@@ -13,7 +13,7 @@ from queueing.lane import Lane
 FRONT_CHANNEL_PREFIX = "hl:front:"
 
 PERMANENT = re.compile(
-    r"^hl:\{q:[^}]+\}:(lane:.+|heads|leases|open-partial|dead|costs|policy|workers|wake|streams|counts)$"
+    r"^hl:\{q:[^}]+\}:(lane:.+|heads|leases|open-partial|dead|costs|policy|workers|wake|streams|parked|counts)$"
 )
 """The permanent keys of docs/redis-keys.md: bounded by design, so without expiry. Every other key expires."""
 
@@ -114,6 +114,10 @@ class QueueKeys:
 
     def tries_of(self, owner: str) -> str:
         return f"{self.tries_of_prefix}{owner}"
+
+    @property
+    def parked(self) -> str:
+        return f"{self.prefix}parked"
 
     @property
     def arrivals_prefix(self) -> str:

@@ -159,6 +159,15 @@ class CancelSession(Verb):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt(Verb):
+    SCRIPT = "adopt"
+    KEYS = ("job_prefix", "session_jobs_prefix")
+
+    session: str
+    front: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Verb):
     SCRIPT = "sweep"
     KEYS = Fail.KEYS
@@ -210,6 +219,6 @@ class SettleDead(Verb):
 
 
 VERBS: tuple[type[Verb], ...] = (
-    Enqueue, Claim, Renew, Complete, Fail, Release, CancelPartial, CancelSession, Sweep,
+    Enqueue, Claim, Renew, Complete, Fail, Release, CancelPartial, CancelSession, Adopt, Sweep,
     SetPolicy, Register, SettleDead,
 )  # fmt: skip

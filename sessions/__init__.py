@@ -12,9 +12,11 @@ Who is authoritative: the session (`sessions.session`, pure) for what a client h
 5. Where a stream is cut into segments follows from its samples and its flushes alone (`endpointing`). What is silence
    there is neither decoded nor stored, and still covered by a final.
 6. Bytes are recognised (`sniff`) before they are taken for sound: a file's header never becomes speech.
+7. What a final covers is noted before its job is queued, its number before it is sent (`ledger`): a stream that lost
+   its connection or its front end goes on at any other (`resumption`), and nothing is said twice.
 
-If the client is gone, its jobs, events, audio and slot go at once. If the front end dies, its slots expire within
-`StreamSlots`' time and its buffers with theirs. If Redis forgets, the next append, read or repeated enqueue finds out
-and the client is told `state_lost`. If pub/sub breaks, `FrontListener` subscribes again and every waiting
-session reads its events.
+If the client leaves, its jobs, events, audio and slot go at once; if its connection is lost they wait for it
+(`parking`) and go when it does not come back, and so do those of a front end that dies. If Redis forgets, the next
+append, read or repeated enqueue finds out and the client is told `state_lost`. If pub/sub breaks, `FrontListener`
+subscribes again and every waiting session reads its events.
 """

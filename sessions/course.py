@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from sessions.codes import CODES, CloseCode, ErrorCode
-from sessions.effects import CancelSession, Close, Effect, Send
+from sessions.effects import CancelSession, Close, Effect, Park, Send
+from sessions.ledger import Ledger, ResumeTerms, failed
 from sessions.limits import SessionLimits
 from sessions.outgoing import Outgoing
 from sessions.summary import StreamSummary
@@ -35,15 +36,25 @@ class Ending(StrEnum):
 class Course:
     """The phase of one stream, its errors and its end; `sessions.lifecycle` knows what it does on the way."""
 
-    def __init__(self, session: str, limits: SessionLimits, *, now: float) -> None:
+    def __init__(self, session: str, limits: SessionLimits, terms: ResumeTerms | None, *, now: float) -> None:
         self.session = session
         self.limits = limits
         self.phase = Phase.WAITING
         self.ending = Ending.CLIENT
         self.out = Outgoing(retry_after_s=limits.retry_after_s, event_timing=limits.event_timing)
         self.summary = StreamSummary(session)
+        self.ledger = Ledger(terms)
+        self.keeps_slot = False
+        """The session's slot is not this connection's any more."""
         self._connected_at = now
-        self._cancelled = False
+        self._settled = False
+        """What becomes of the session in Redis is said."""
+        self._error: tuple[ErrorCode, str] | None = None
+
+    @property
+    def unheard(self) -> bool:
+        """The end is said, and it is open whether the client has heard of it."""
+        return self.phase is Phase.CLOSED and self.ledger.held and not self._settled
 
     def bad(self, now: float, code: ErrorCode, problem: str) -> list[Effect]:
         """A wrong message: the stream goes on, unless there were too many."""
@@ -58,7 +69,20 @@ class Course:
         if self.phase is Phase.CLOSED:
             return []
         close = CODES[code].close or CloseCode.INTERNAL
-        return [Send(self.out.error(code, problem)), *self._close(now, close, code.value)]
+        told = Send(self.out.error(code, problem))
+        if code is ErrorCode.SHUTTING_DOWN and self.ledger.held:
+            self._note_end(now, code.value, close)
+            return [told, *self._park(), Close(close, code.value)]
+        self._error = (code, problem)
+        return [told, *self._close(now, close, code.value)]
+
+    def taken_over(self, now: float) -> list[Effect]:
+        """A newer connection has the session: nothing of it is ours to remove."""
+        if self.phase is Phase.CLOSED:
+            self._settled = self.keeps_slot = True
+            return []
+        self._settled = self.keeps_slot = True
+        return self.fatal(now, ErrorCode.TAKEN_OVER, "another connection has resumed this stream")
 
     def limit_error(self) -> Send:
         """The client sent more than ``max_audio_s``; the stream is ended after this."""
@@ -81,18 +105,33 @@ class Course:
         code = CloseCode.NORMAL if self.ending is Ending.CLIENT else CloseCode.TOO_BIG
         return [Send(self.out.done(audio_bytes)), *self._close(now, code, self.ending.value)]
 
-    def disconnect(self, now: float, outcome: str) -> list[Effect]:
-        """The client is gone."""
-        if self.phase is not Phase.CLOSED:
-            self._note_end(now, outcome, None)
-        return self._cancel()
+    def disconnect(self, now: float, outcome: str, *, left: bool) -> list[Effect]:
+        """The client is gone; ``left``: it said so."""
+        if self.phase is Phase.CLOSED:
+            # Where the end was said already it depends on whether the client heard of it: see `closed`.
+            return [] if self.ledger.held else self._cancel()
+        self._note_end(now, outcome, None)
+        return self._park() if self.ledger.held and not left else self._cancel()
+
+    def closed(self, *, answered: bool) -> list[Effect]:
+        """The connection is closed; ``answered``: the client has closed it too, so it has the end of the stream."""
+        if answered or not self.ledger.held or self._settled:
+            return self._cancel()
+        self._settled = True
+        return [Park(keep_slot=False, fields={} if self._error is None else failed(*self._error))]
 
     def _close(self, now: float, code: CloseCode, outcome: str) -> list[Effect]:
         self._note_end(now, outcome, code)
-        return [Close(code, outcome), *self._cancel()]
+        return [Close(code, outcome), *([] if self.ledger.held else self._cancel())]
+
+    def _park(self) -> list[Effect]:
+        if self._settled:
+            return []
+        self._settled = self.keeps_slot = True
+        return [Park(keep_slot=True)]
 
     def _cancel(self) -> list[Effect]:
-        first, self._cancelled = not self._cancelled, True
+        first, self._settled = not self._settled, True
         return [CancelSession()] if first else []
 
     def _note_end(self, now: float, outcome: str, code: CloseCode | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from queueing.job import Delivery, Enqueued, NewJob
@@ -10,6 +11,7 @@ from sessions.effects import CancelPartial, Effect, Enqueue
 from sessions.endpointing import OpenSegment, Segment
 from sessions.finals import DueFinal, FinalOutbox
 from sessions.keys import final_job_id, partial_job_id
+from sessions.ledger import NotedFinal
 from sessions.limits import MIN_DECODE_S, SessionLimits, in_bytes
 from sessions.partials import PartialPlan
 from sessions.results import DecodeOptions, DecodeResult
@@ -20,6 +22,9 @@ SURE = 0.5
 
 MIN_QUEUED_FINALS = 2
 """Finals that a stream may have in the queue, and in workers' hands, in any case."""
+
+REQUESTS_PER_CONNECTION = 1_000_000
+"""Partials of one connection are numbered from its epoch times this: no id comes twice."""
 
 _MIN_DECODE_BYTES = in_bytes(MIN_DECODE_S)
 _MAX_DECODE_BYTES = in_bytes(MAX_JOB_AUDIO_S)
@@ -119,6 +124,22 @@ class Decodes:
         self.plan.next_segment()
         # A final takes its session's partial out of the queue; without one that is to be asked for.
         return self.ask_held_back(now) or ([CancelPartial()] if outstanding else [])
+
+    def go_on(self, epoch: int, segment: int, covered: int, finals: Iterable[NotedFinal], now: float) -> None:
+        """Take up a stream whose finals up to ``covered`` were asked for; of these ``finals`` the client has none.
+        ``segment``: the next one. Call once, first."""
+        self._requests = epoch * REQUESTS_PER_CONNECTION
+        for noted in finals:
+            self.segment = noted.segment
+            job = None
+            if noted.part is not None:
+                start, end, speech_s = noted.part
+                job_id = final_job_id(self._session, noted.segment)
+                job = self._job(job_id, Kind.FINAL, start, end, end - start if speech_s is None else speech_s)
+            due = DueFinal(noted.segment, noted.covers_from, noted.covers_to, noted.last, now, job)
+            due.said_before = noted.seq is not None
+            self.outbox.expect(due)
+        self.segment, self.covered = segment, covered
 
     def _job(self, job_id: str, kind: Kind, start: int, end: int, speech_s: float) -> NewJob:
         audio_s = (end - start) / BYTES_PER_SECOND

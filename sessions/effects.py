@@ -5,21 +5,26 @@ carried out, and the session is told:
 
 =================  =======================================================================
 AppendAudio        ``on_append_failed``; Enqueue effects of the list are skipped too
+Remember           ``on_remember_failed``; Enqueue and Send effects of the list are skipped too
+TakeUp             ``on_resume_refused`` or ``on_append_failed``
 Enqueue            its answer goes to ``on_enqueued``; when Redis stays away, ``on_enqueue_failed``
 ReadEvents         its answer goes to ``on_events``; a failure is left to the next ReadEvents
 TrimAudio          nothing: a later one makes up for it
 Send, Close        the client is gone: ``on_disconnect``
 =================  =======================================================================
+
+What writes to the session's keys names the session's ``epoch``. Where Redis answers that a newer connection has the
+session, ``on_taken_over`` is told instead, and Append, Remember, Enqueue and Send effects of the list are skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from queueing.job import NewJob
 from sessions.codes import CloseCode
-from sessions.wire import ServerMessage
+from sessions.wire import Resume, ServerMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +39,24 @@ class AppendAudio:
     """Append whole samples at this byte offset (`AudioBuffer.append`). Empty data only renews the expiry.
 
     ``follows``: where the piece before ended: silence between the two was left out. ``keep_from``: what lies before
-    will not be read again.
+    will not be read again. ``fields`` are noted in the description, together with the audio or not at all.
     """
 
     offset: int
     data: bytes
     follows: int
     keep_from: int
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Note ``fields`` of the session's description and forget those ``gone`` (`AudioBuffer.remember`), before anything
+    that follows. Audio before ``before`` is final."""
+
+    fields: Mapping[str, str]
+    gone: tuple[str, ...] = ()
+    before: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,22 @@ class CancelSession:
 
 
 @dataclass(frozen=True, slots=True)
+class Park:
+    """The connection is lost: keep everything for a client that may come back (`Parking.park`), with these ``fields``
+    noted before. ``keep_slot``: its slot too, for the stream was cut off."""
+
+    keep_slot: bool
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TakeUp:
+    """Go on with another session on this connection: the one that this message names, if it is this client's."""
+
+    message: Resume
+
+
+@dataclass(frozen=True, slots=True)
 class ReadEvents:
     """Read the durable events after this id (`JobQueue.events`) and hand them to ``on_events``."""
 
@@ -89,4 +121,17 @@ class Close:
     reason: str
 
 
-Effect = OpenBuffer | AppendAudio | TrimAudio | Enqueue | CancelPartial | CancelSession | ReadEvents | Send | Close
+Effect = (
+    OpenBuffer
+    | AppendAudio
+    | Remember
+    | TrimAudio
+    | Enqueue
+    | CancelPartial
+    | CancelSession
+    | Park
+    | TakeUp
+    | ReadEvents
+    | Send
+    | Close
+)

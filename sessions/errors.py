@@ -6,6 +6,8 @@ SessionError
 |   +-- UnknownType       a well-formed message of a type this version does not know
 +-- WrongAudio            the bytes are not 16 kHz mono PCM16 (carries code, likely cause and the fix)
 +-- AudioLost             Redis no longer holds what was accepted
++-- TakenOver             a newer connection of the session has it: this one may write no more
++-- ResumeRefused         there is no such session, or it is not this client's
 """
 
 from __future__ import annotations
@@ -55,3 +57,15 @@ class AudioLost(SessionError):
         self.held = held
         self.needed = needed
         super().__init__(f"session {session}: {needed} bytes of audio are needed, Redis holds {held}")
+
+
+class TakenOver(SessionError):
+    """A newer connection resumed the session: nothing of it belongs to this one any more."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"session {session}: a newer connection has resumed it")
+
+
+class ResumeRefused(SessionError):
+    """There is no such session to resume, not any more, or its token is another. Which of it is nobody's business."""

@@ -14,6 +14,7 @@ from redis.client import PubSub
 
 from queueing.job import Delivery
 from queueing.keys import front_channel
+from queueing.scripts import guarded
 
 POLL_S = 1.0
 QUIET_POLLS = 5
@@ -22,7 +23,16 @@ QUIET_POLLS = 5
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 
+TAKEN = b"taken "
+"""How a message begins that says that another front end, or a newer connection to this one, has a session."""
+
 log = structlog.get_logger()
+
+
+def announce_taken(client: redis.Redis, front: str, session: str, epoch: int) -> None:
+    """Tell ``front`` that the connection number ``epoch`` has the session now. Raises `QueueUnavailable`."""
+    with guarded():
+        client.publish(front_channel(front), f"{TAKEN.decode()}{session} {epoch}")
 
 
 class FrontListener:
@@ -40,12 +50,15 @@ class FrontListener:
         *,
         rng: random.Random,
         on_reconnect: Callable[[tuple[str, ...]], None] | None = None,
+        on_taken: Callable[[str, int], None] | None = None,
     ) -> None:
-        """``client``: its pool gives one connection to the subscription for good. ``rng``: jitter of the backoff."""
+        """``client``: its pool gives one connection to the subscription for good. ``rng``: jitter of the backoff.
+        ``on_taken(session, epoch)``: see `announce_taken`; it must not block."""
         self._client = client
         self._channel = front_channel(front)
         self._rng = rng
         self._on_reconnect = on_reconnect
+        self._on_taken = on_taken
         self._lock = threading.Lock()
         self._callbacks: dict[str, Callable[[Delivery], None]] = {}
         self._pubsub: PubSub | None = None
@@ -73,10 +86,12 @@ class FrontListener:
         with self._lock:
             self._callbacks[session] = callback
 
-    def unregister(self, session: str) -> None:
-        """No more calls for this session, but for one that may be on its way. Idempotent."""
+    def unregister(self, session: str, callback: Callable[[Delivery], None] | None = None) -> None:
+        """No more calls for this session, but for one that may be on its way. Idempotent. ``callback``: only if it is
+        still this one's turn."""
         with self._lock:
-            self._callbacks.pop(session, None)
+            if callback is None or self._callbacks.get(session) == callback:
+                self._callbacks.pop(session, None)
 
     def close(self) -> None:
         """End the thread and give its connection back. Idempotent."""
@@ -143,6 +158,10 @@ class FrontListener:
     def _handle(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
             self._stands()
+        elif message["type"] == "message" and bytes(message["data"]).startswith(TAKEN):
+            session, _, epoch = bytes(message["data"])[len(TAKEN) :].decode("utf-8", "replace").partition(" ")
+            if self._on_taken is not None and epoch.isdecimal():
+                self._on_taken(session, int(epoch))
         elif message["type"] == "message":
             try:
                 delivery = Delivery.from_wire(message["data"])

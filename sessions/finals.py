@@ -26,6 +26,8 @@ class DueFinal:
     queued: bool = False
     waits_since: float = 0.0
     delivery: Delivery | None = None
+    said_before: bool = False
+    """On an earlier connection: its answer must be among the events."""
 
     @property
     def answered(self) -> bool:
@@ -52,6 +54,15 @@ class FinalOutbox:
             raise ValueError(f"segment {final.segment} after {self._due[-1].segment}")
         self._due.append(final)
 
+    def newest(self, count: int) -> tuple[DueFinal, ...]:
+        """The last ``count`` that were asked for and are not taken out yet, oldest first."""
+        return tuple(self._due)[len(self._due) - count :]
+
+    @property
+    def forgotten(self) -> bool:
+        """Once the events were read: whether the answer to a final that was said before is not kept any more."""
+        return any(final.said_before and not final.answered for final in self._due)
+
     def answer(self, delivery: Delivery) -> bool:
         """Note the outcome of a final; False when it is not awaited (said already, answered already, unknown)."""
         for final in self._due:
@@ -67,7 +78,7 @@ class FinalOutbox:
 
     def held_back(self) -> tuple[DueFinal, ...]:
         """Those whose job is not queued yet, oldest first."""
-        return tuple(final for final in self._due if final.job is not None and not final.queued)
+        return tuple(final for final in self._due if not final.answered and not final.queued)
 
     def unanswered(self) -> tuple[NewJob, ...]:
         """The queued jobs still awaited, oldest first."""

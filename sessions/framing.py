@@ -11,11 +11,12 @@ class Framer:
     Positions are bytes from the start of the stream.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = 0) -> None:
+        """``start``: the position of what comes first."""
         self._pending = bytearray()
-        self._start = 0
-        self._heard = 0
-        self._taken = 0
+        self._start = start
+        self._heard = start
+        self._taken = start
 
     @property
     def received(self) -> int:

@@ -5,68 +5,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from queueing.job import Delivery
 from sessions.codes import ErrorCode, code_of_failure
-from sessions.course import Course, Ending, Phase
-from sessions.decodes import Decodes
-from sessions.degraded import Degraded
-from sessions.effects import AppendAudio, Effect, OpenBuffer, Send, TrimAudio
+from sessions.course import Ending, Phase
+from sessions.effects import Effect, OpenBuffer, Remember, Send
 from sessions.endpointing import Segment
 from sessions.errors import WrongAudio
 from sessions.finals import DueFinal
-from sessions.intake import Intake
-from sessions.limits import KEEP_BUFFER_S, MAX_WAITING_AUDIO_S, MAX_WAITING_FINALS, SessionLimits, in_bytes
+from sessions.ledger import ResumeTerms, ended, seq_field
+from sessions.limits import SessionLimits
 from sessions.options import StreamOptions
 from sessions.results import DecodeResult
+from sessions.resumption import Resumption
+from sessions.storing import Storing
 from sessions.wav import SEND_THIS
-from sessions.wire import BYTES_PER_SECOND, Final, Ready, Start
-
-_MAX_WAITING_BYTES = in_bytes(MAX_WAITING_AUDIO_S)
+from sessions.wire import BYTES_PER_SECOND, Final, Ready, Start, encode
 
 
-class Lifecycle(Course):
+class Lifecycle(Storing):
     """The state of one stream and its transitions."""
 
-    def __init__(self, session: str, front: str, limits: SessionLimits, *, now: float, started_ms: int) -> None:
-        super().__init__(session, limits, now=now)
-        self.intake = Intake(limits)
-        self.decodes = Decodes(session, front, limits)
+    def __init__(
+        self,
+        session: str,
+        front: str,
+        limits: SessionLimits,
+        terms: ResumeTerms | None,
+        *,
+        now: float,
+        started_ms: int,
+    ) -> None:
+        super().__init__(session, front, limits, terms, now=now)
         self._meta = {"front": front, "started_ms": str(started_ms)}
-        self._stored_at = now
         self._first_audio_at: float | None = None
         self._options = StreamOptions()
-        self._trimmed = 0
+        self._again: list[Segment] = []
         self._no_worker = self._no_worker_told = False
-        self._degraded = Degraded()
-
-    @property
-    def full(self) -> bool:
-        """So much waits for its final that no more shall be taken."""
-        outbox = self.decodes.outbox
-        starts_at = outbox.starts_at()
-        behind = 0 if starts_at is None else self.intake.accepted - starts_at
-        return len(outbox) >= MAX_WAITING_FINALS or behind >= _MAX_WAITING_BYTES
-
-    @property
-    def lag_s(self) -> float:
-        """How much of the newest audio has no text yet, not even a partial's; 0 where none will come."""
-        waiting, spoken = self.decodes.outbox.starts_at(), self.intake.open
-        if waiting is None and spoken is not None and self.decodes.partials_wanted:
-            waiting = spoken.start_byte
-        if waiting is None:
-            return 0.0
-        return max(0, self.intake.accepted - max(waiting, self.decodes.plan.shown)) / BYTES_PER_SECOND
-
-    def tell_load(self, now: float) -> list[Effect]:
-        """How the stream lags, when that has changed notably."""
-        if self.phase in (Phase.WAITING, Phase.CLOSED):
-            return []
-        plan = self.decodes.plan
-        stretched = plan.stretched if self.decodes.partials_wanted else 1.0
-        status = self._degraded.look(now, lag_s=self.lag_s, interval_s=plan.interval_s, stretched=stretched)
-        return [] if status is None else [Send(status)]
 
     # Opening.
 
@@ -75,7 +52,19 @@ class Lifecycle(Course):
         if self.phase is not Phase.WAITING:
             return []
         self.phase = Phase.OPEN
-        return [self._describe(), Send(Ready(session=self.session, limits=self.limits.wire(self.intake.endpoint_s)))]
+        return [self._describe(), Send(self.ready(0))]
+
+    def ready(self, received: int, *, resumed: bool = False) -> Ready:
+        """The message that begins a connection; ``received``: the byte at which the client goes on."""
+        terms = self.ledger.terms
+        return Ready(
+            session=self.session,
+            limits=self.limits.wire(self.intake.endpoint_s),
+            token=None if terms is None else terms.token,
+            resume_s=0.0 if terms is None else terms.grace_s,
+            received_s=received / BYTES_PER_SECOND,
+            resumed=resumed,
+        )
 
     def start(self, now: float, message: Start) -> list[Effect]:
         """A start message: once, and before any audio."""
@@ -86,23 +75,58 @@ class Lifecycle(Course):
         wrong = options.wrong_format()
         if wrong is not None:
             return self.fatal(now, ErrorCode.UNSUPPORTED_FORMAT, f"start announces {wrong}; {SEND_THIS}")
-        self._options = options
+        self._choose(options, options.endpoint_s(self.limits))
+        if message.resume is False:
+            self.ledger.terms = None
+        return self.open() or [self._describe()]
+
+    def go_on(self, past: Resumption, audio: bytes, last_seq: int, now: float) -> None:
+        """Take up a stream where another connection lost it. ``audio``: what is stored between its ``hear_from`` and
+        ``hear_to``. Call once, first."""
+        self._choose(past.options, past.endpoint_s)
+        if past.language is not None:
+            self.decodes.options = replace(self.decodes.options, language=past.language)
+        self.ledger.go_on(past.epoch, past.said)
+        self.intake.noted = True
+        self.decodes.go_on(past.epoch, past.segment, past.covered, past.lacking, now)
+        self.out.go_on(last_seq, past.lacking[0].segment if past.lacking else past.segment)
+        self.phase = Phase.OPEN if past.ending is None else Phase.ENDING
+        self.ending = past.ending or Ending.CLIENT
+        self._again = self.intake.go_on(past.received, past.hear_from, audio)
+        self._trimmed, self._acked = past.base, past.received
+
+    def gone_on(self, now: float, past: Resumption) -> list[Effect]:
+        """The first that a client hears that is back. Numbers of finals that it lacks count no more before anything
+        else gets them."""
+        void = tuple(seq_field(final.segment) for final in past.lacking if final.seq is not None)
+        effects: list[Effect] = [Remember({}, (*void, "over")), Send(self.ready(past.received, resumed=True))]
+        if past.forgotten:
+            problem = "finals that the client lacks are not kept any more"
+            return effects + self.fatal(now, ErrorCode.STATE_LOST, problem)
+        if self.phase is Phase.ENDING and self.ending is Ending.AUDIO_LIMIT:
+            effects.append(self.limit_error())
+        again, self._again = self._again, []
+        return effects + self._cut(now, again)
+
+    @property
+    def comes_back(self) -> bool:
+        """The client has promised to resume the stream when the connection is closed."""
+        return self.ledger.held and self._options.message.resume is True
+
+    def _choose(self, options: StreamOptions, endpoint_s: float | None) -> None:
+        message, self._options = options.message, options
         self.summary.client_ref, self.summary.language = message.client_ref, message.language
-        self.intake.endpoint_s = options.endpoint_s(self.limits)
-        self.decodes.speech_known = self.intake.endpoint_s is not None
+        self.intake.endpoint_s = endpoint_s
+        self.decodes.speech_known = endpoint_s is not None
         self.decodes.options = options.decode()
         self.decodes.partials_wanted = message.partials
         self.out.words = message.words
-        return self.open() or [self._describe()]
-
-    def resume_late(self, now: float) -> list[Effect]:
-        """A resume message: only the first message of a connection may be one, and only of a stream that waits."""
-        if self.phase is Phase.WAITING:
-            return self.fatal(now, ErrorCode.RESUME_REFUSED, "there is no such stream to resume; open a new one")
-        return self.bad(now, ErrorCode.BAD_STATE, "resume came after the first message; it is ignored")
 
     def _describe(self) -> OpenBuffer:
-        return OpenBuffer(self._meta | self._options.described(self.intake.endpoint_s))
+        described = self._options.described(self.intake.endpoint_s)
+        fields = self._meta | described | self.ledger.opening(encode(self._options.message))
+        self.ledger.opened, self.intake.noted = True, self.ledger.on
+        return OpenBuffer(fields)
 
     # Audio.
 
@@ -144,31 +168,16 @@ class Lifecycle(Course):
             parts.append(part)
         return self._cut(now, parts)
 
-    def keep_buffer(self, now: float) -> list[Effect]:
-        """Renew the expiry of what is stored, now and then."""
-        stored = self.intake.stored
-        if not stored or now < self._stored_at + KEEP_BUFFER_S:
-            return []
-        self._stored_at = now
-        return [AppendAudio(stored, b"", follows=stored, keep_from=self._needed_from())]
-
-    def _store(self, now: float, parts: Sequence[Segment] = ()) -> list[Effect]:
-        """Store what is not stored yet; ``parts``: segments that have ended in it and will be asked for."""
-        needed_from = self._needed_from()
-        pieces = self.intake.store(min(needed_from, parts[0].start_byte) if parts else needed_from)
-        if pieces:
-            self._stored_at = now
-        return list(pieces)
-
-    def _needed_from(self) -> int:
-        return self.decodes.needed_from(self.intake.keep_from)
-
-    def _cut(self, now: float, parts: Sequence[Segment], *, last: bool = False) -> list[Effect]:
+    def _cut(
+        self, now: float, parts: Sequence[Segment], *, last: bool = False, fields: Mapping[str, str] | None = None
+    ) -> list[Effect]:
         """These segments have ended: their audio is stored, their finals are asked for. ``last``: and no more come."""
-        effects = self._store(now, parts) if parts else []
+        if not parts:
+            return []
+        stored, jobs = self._store(now, parts), list[Effect]()
         for number, part in enumerate(parts, 1):
-            effects += self.decodes.ask_final(now, part, last=last and number == len(parts))
-        return effects + self._asked(now, len(parts))
+            jobs += self.decodes.ask_final(now, part, last=last and number == len(parts))
+        return self._noted(stored, len(parts), fields or {}) + jobs + self._asked(now, len(parts))
 
     def _asked(self, now: float, finals: int) -> list[Effect]:
         if not finals:
@@ -189,17 +198,21 @@ class Lifecycle(Course):
             return self.fatal(now, error.code, str(error))
         if over and why is not Ending.AUDIO_LIMIT:
             why, effects = Ending.AUDIO_LIMIT, [self.limit_error()]
+        # Who may come back goes on after this: then it is neither the end nor noted as such.
+        goes_on = why is Ending.DRAIN and self.ledger.held
+        fields = {} if goes_on else ended(why.value)
         parts = self.intake.hear()
         part = self.intake.finish()
         if part is not None:
             parts.append(part)
             self.phase, self.ending = Phase.ENDING, why
-            return effects + self._cut(now, parts, last=True)
+            return effects + self._cut(now, parts, last=not goes_on, fields=fields)
         effects += self._cut(now, parts)
         self.phase, self.ending = Phase.ENDING, why
         accepted = self.intake.accepted
-        if why in (Ending.CLIENT, Ending.AUDIO_LIMIT) or accepted > self.decodes.covered:
-            return effects + self.decodes.ask_empty(now, accepted) + self._asked(now, 1)
+        if why in (Ending.CLIENT, Ending.AUDIO_LIMIT) or (accepted > self.decodes.covered and not goes_on):
+            jobs = self.decodes.ask_empty(now, accepted)
+            return effects + self._noted([], 1, fields) + jobs + self._asked(now, 1)
         return effects + self.release(now)
 
     def _reach_limit(self, now: float) -> list[Effect]:
@@ -233,19 +246,20 @@ class Lifecycle(Course):
     def release(self, now: float) -> list[Effect]:
         """Say, in order, the finals that are answered, and ask for those that waited for them; after the last the
         stream is finished."""
-        effects: list[Effect] = []
+        said: list[tuple[DueFinal, Final]] = []
         for due in self.decodes.outbox.ready():
             if due.delivery is not None and due.delivery.outcome != "done":
                 error = due.delivery.error or {}
                 code = code_of_failure(error.get("code"))
-                return effects + self.fatal(now, code, f"a final failed: {error.get('message') or error.get('code')}")
+                problem = f"a final failed: {error.get('message') or error.get('code')}"
+                return self._say(said) + self.fatal(now, code, problem)
             try:
-                effects.append(Send(self._final(now, due)))
+                said.append((due, self._final(now, due)))
             except ValueError as problem:
-                return effects + self.fatal(now, ErrorCode.DECODE_FAILED, str(problem))
+                return self._say(said) + self.fatal(now, ErrorCode.DECODE_FAILED, str(problem))
         if self.phase is Phase.ENDING and not self.decodes.outbox:
-            return effects + self.finish(now, self.intake.accepted)
-        return effects + self._trim() + self.decodes.ask_held_back(now)
+            return self._say(said) + self.finish(now, self.intake.accepted)
+        return self._say(said) + self._trim() + self.decodes.ask_held_back(now)
 
     def _final(self, now: float, due: DueFinal) -> Final:
         result = None if due.delivery is None else DecodeResult.from_dict(due.delivery.result or {})
@@ -254,13 +268,6 @@ class Lifecycle(Course):
             self.decodes.learn_language(result)
         self.summary.note_final(now - due.asked_at, due.delivery.audio_s if due.delivery else 0.0)
         return message
-
-    def _trim(self) -> list[Effect]:
-        before = min(self._needed_from(), self.intake.stored)
-        if before <= self._trimmed:
-            return []
-        self._trimmed = before
-        return [TrimAudio(before)]
 
     def workers(self, *, alive: bool) -> list[Effect]:
         """Whether any worker lives."""

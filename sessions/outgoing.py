@@ -29,6 +29,10 @@ class Outgoing:
         self._retry_after_s = retry_after_s
         self._event_timing = event_timing
 
+    def go_on(self, last_seq: int, finals: int) -> None:
+        """Take up a stream whose client has everything up to number ``last_seq``, ``finals`` finals of it."""
+        self._seq, self.finals = last_seq, finals
+
     def partial(self, delivery: Delivery) -> Partial:
         """The guess of a finished partial. Raises ValueError when the worker's result is malformed."""
         stable, text = self._assembler.partial(

@@ -38,9 +38,20 @@ def fetch(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequen
     return code, data if isinstance(data, bytes) else str(data).encode()
 
 
-def _call(
+def ask(
     client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[str | int | bytes]
-) -> tuple[str, Any]:
+) -> tuple[str, list[Any]]:
+    """As `run`, for a script that returns a code and whatever its header says."""
+    code, *answer = _call(client, name, keys, arguments)
+    return code, answer
+
+
+def as_text(value: Any) -> str:
+    """A reply's string, whichever way the client decodes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _call(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[str | int | bytes]) -> list[Any]:
     source, digest = load(name)
     tail = (len(keys), *keys, *arguments)
     call: Callable[..., Any] = client.execute_command
@@ -49,5 +60,4 @@ def _call(
             reply = call("EVALSHA", digest, *tail)
         except NoScriptError:
             reply = call("EVAL", source, *tail)
-    code, answer = reply
-    return code.decode() if isinstance(code, bytes) else str(code), answer
+    return [as_text(reply[0]), *reply[1:]]

@@ -14,54 +14,82 @@ segment that ends, by a pause, by its length, by a flush or by the end; partials
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
-from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
+from queueing.job import Delivery
 from queueing.lane import Kind
 from sessions.codes import ErrorCode
 from sessions.course import Ending, Phase
 from sessions.decodes import MIN_QUEUED_FINALS
-from sessions.effects import Effect, Enqueue, ReadEvents
+from sessions.effects import Effect, Enqueue, TakeUp
 from sessions.errors import WireError
 from sessions.keys import check_session_id
+from sessions.ledger import ResumeTerms
 from sessions.lifecycle import Lifecycle
 from sessions.limits import SessionLimits
+from sessions.outcomes import REFUSED
+from sessions.resumption import Resumption
 from sessions.sniff import is_control_message
 from sessions.summary import StreamSummary
+from sessions.timers import Timers
 from sessions.wire import End, Flush, Resume, Start, decode_client
 
 
-class Session:
+class Session(Timers):
     """One stream. ``now`` is monotonic seconds and never goes back; every method returns effects to carry out.
 
     The caller handles what has arrived before it calls `on_tick`, or a timer would end what is not late.
     """
 
-    def __init__(self, session: str, front: str, limits: SessionLimits, *, now: float, started_ms: int = 0) -> None:
+    def __init__(
+        self,
+        session: str,
+        front: str,
+        limits: SessionLimits,
+        *,
+        now: float,
+        started_ms: int = 0,
+        resume: ResumeTerms | None = None,
+        only_resume: bool = False,
+    ) -> None:
         """``session``: its id (see `sessions.keys`); ``front``: where deliveries go; ``started_ms``: wall clock,
-        for the buffer's description only."""
-        self._stream = Lifecycle(check_session_id(session), front, limits, now=now, started_ms=started_ms)
-        self._limits = limits
-        self._connected_at = self._heard_at = self._read_at = now
-        self._drain_deadline: float | None = None
-        self._read_until: str | None = None
+        for the buffer's description only; ``resume``: how the stream may be resumed, None: it may not;
+        ``only_resume``: there is no room for a new stream, only for going on with one."""
+        stream = Lifecycle(check_session_id(session), front, limits, resume, now=now, started_ms=started_ms)
+        super().__init__(stream, limits, now=now, only_resume=only_resume)
         self._ask_again = False
         self._late_audio_told = False
 
-    @property
-    def closed(self) -> bool:
-        """Nothing more will be sent; every further input returns no effects."""
-        return self._stream.phase is Phase.CLOSED
+    @classmethod
+    def resumed(
+        cls,
+        past: Resumption,
+        audio: bytes,
+        last_seq: int,
+        front: str,
+        limits: SessionLimits,
+        terms: ResumeTerms,
+        *,
+        now: float,
+    ) -> Self:
+        """A session that goes on from what is stored of it, for a client that has everything up to ``last_seq``;
+        ``audio``: what is stored between ``past.hear_from`` and ``past.hear_to``. `on_resumed` is its first input."""
+        session = cls(past.session, front, limits, now=now, started_ms=past.started_ms, resume=terms)
+        session._stream.go_on(past, audio, last_seq, now)
+        session._past = past
+        return session
+
+    def on_resumed(self, now: float) -> list[Effect]:
+        """The client is told where to go on; what it lacks is read from the durable events."""
+        if self._past is None:
+            return []
+        effects = self._stream.gone_on(now, self._past)
+        return effects if self.closed else [*effects, self._read(now)]
 
     @property
     def waiting_for_finals(self) -> bool:
         """A final was asked for and is not sent yet."""
         return len(self._stream.decodes.outbox) > 0
-
-    @property
-    def accepts(self) -> bool:
-        """Whether the client's next message may be handed in. Else it is held back, unread, until a final is said:
-        what is handed in all the same is taken, but beyond the bounds of `sessions.limits`."""
-        return self._stream.phase is Phase.ENDING or not self._stream.full
 
     @property
     def buffered_bytes(self) -> int:
@@ -91,11 +119,17 @@ class Session:
         if stream.phase is Phase.ENDING:
             # After an end of the server's making these are messages that crossed it on the way: no fault.
             late = stream.ending is Ending.CLIENT and isinstance(message, Start | Resume | End | Flush)
+            if isinstance(message, End) and self.epoch > 1:  # a client cannot know whether its end arrived before
+                late = False
             return stream.bad(now, ErrorCode.BAD_STATE, f"{message.type} after end; it is ignored") if late else []
+        if isinstance(message, Resume):
+            if stream.phase is not Phase.WAITING:
+                return stream.bad(now, ErrorCode.BAD_STATE, "resume is not the first message; it is ignored")
+            return [TakeUp(message)] if stream.ledger.on else stream.fatal(now, ErrorCode.RESUME_REFUSED, REFUSED)
+        if self._only_resume and stream.phase is Phase.WAITING:
+            return self._no_room(now)
         if isinstance(message, Start):
             return stream.start(now, message)
-        if isinstance(message, Resume):
-            return stream.resume_late(now)
         opening = stream.open()
         if isinstance(message, End):
             return opening + stream.end(now, Ending.CLIENT)
@@ -123,6 +157,8 @@ class Session:
             if stream.intake.raw:
                 return stream.bad(now, ErrorCode.BAD_MESSAGE, problem)
             return stream.fatal(now, ErrorCode.NOT_PCM16, problem)
+        if self._only_resume and stream.phase is Phase.WAITING:
+            return self._no_room(now)
         return stream.open() + stream.take(now, data) + stream.tell_load(now)
 
     def on_held_back(self, now: float) -> None:
@@ -136,38 +172,11 @@ class Session:
         problem = f"{what} came, at most {limit} bytes are allowed; send smaller ones"
         return self._stream.fatal(now, ErrorCode.FRAME_TOO_BIG, problem)
 
-    def on_disconnect(self, now: float, outcome: str = "disconnected") -> list[Effect]:
-        """The client is gone, or does not read (``outcome="slow_client"``): CancelSession, if not said before, and
-        nothing more. Safe to call always when the stream's thread ends."""
-        return self._stream.disconnect(now, outcome)
-
-    # What became of effects.
-
-    def on_append_failed(self, now: float, *, lost: bool, detail: str, full: bool = False) -> list[Effect]:
-        """AppendAudio failed for good: ``lost`` when the buffer is gone (`AudioLost`), ``full`` when Redis has no room
-        for more, else it stays away."""
-        return self._stream.fatal(now, ErrorCode.STATE_LOST if lost else _without_redis(full), detail)
-
-    def on_enqueued(self, now: float, job: NewJob, answer: Enqueued) -> list[Effect]:
-        """The queue's answer to an Enqueue."""
-        summary = self._stream.summary
-        if answer.superseded or answer.status is EnqueueStatus.EXTENDED:
-            summary.partials_superseded += 1
-        if job.kind is Kind.FINAL:
-            if answer.status is EnqueueStatus.FULL:
-                return self._stream.fatal(now, ErrorCode.OVERLOADED, "the queue is full: the final cannot be decoded")
-            self._stream.decodes.final_queued(answer)
-        if job.kind is Kind.PARTIAL:
-            if job.segment == self._stream.decodes.segment:
-                self._stream.decodes.plan.answered(answer.status)
-            if answer.status not in (EnqueueStatus.QUEUED, EnqueueStatus.EXTENDED):
-                summary.partials_refused += 1
-        return []
-
-    def on_enqueue_failed(self, now: float, job: NewJob, detail: str, *, full: bool = False) -> list[Effect]:
-        """The queue could not be reached, or is out of memory (``full``): a partial is given up, a final is the end of
-        the stream."""
-        return [] if job.kind is Kind.PARTIAL else self._stream.fatal(now, _without_redis(full), detail)
+    def on_disconnect(self, now: float, outcome: str = "disconnected", *, left: bool = False) -> list[Effect]:
+        """The client is gone, or does not read (``outcome="slow_client"``): Park where it may come back, CancelSession
+        where not or where it ``left`` by a close of its own, if not said before, and nothing more. Safe to call always
+        when the stream's thread ends."""
+        return self._stream.disconnect(now, outcome, left=left)
 
     # What comes back.
 
@@ -188,6 +197,8 @@ class Session:
 
     def on_events(self, now: float, deliveries: Sequence[Delivery]) -> list[Effect]:
         """The answer to ReadEvents, oldest first."""
+        if self._past is not None and not self.closed:
+            return self._go_on(now, deliveries, self._past)
         effects: list[Effect] = []
         for delivery in deliveries:
             # While answers are missing only what was read moves the position: an event heard by pub/sub may have
@@ -199,6 +210,19 @@ class Session:
             self._ask_again = False
             effects += [Enqueue(job) for job in self._stream.decodes.outbox.unanswered()]
         return effects
+
+    def _go_on(self, now: float, deliveries: Sequence[Delivery], past: Resumption) -> list[Effect]:
+        """The events of a session that was taken up: what its client lacks is said or asked for, then how it ended."""
+        self._past = None
+        stream, outbox = self._stream, self._stream.decodes.outbox
+        for delivery in deliveries:
+            self._read_until = delivery.event_id or self._read_until
+            outbox.answer(delivery)
+        if outbox.forgotten:
+            problem = "finals that the client lacks are not kept any more"
+            return stream.fatal(now, ErrorCode.STATE_LOST, problem)
+        effects = stream.release(now)
+        return effects if self.closed or past.error is None else effects + stream.fatal(now, *past.error)
 
     def on_reconnected(self, now: float) -> list[Effect]:
         """The subscription was interrupted: reads the events, then asks again for finals that are due (their ids
@@ -228,64 +252,3 @@ class Session:
         if not self.accepts:
             self._heard_at = now  # the client's silence until now was of our making
         return self._stream.release(now)
-
-    def _read(self, now: float) -> ReadEvents:
-        self._read_at = now
-        return ReadEvents(self._read_until)
-
-    # Time and the server's own end.
-
-    def next_tick(self) -> float | None:
-        """When `on_tick` is due, None when no timer runs."""
-        return min(self._timers().values(), default=None)
-
-    def on_tick(self, now: float) -> list[Effect]:
-        """Time has passed; harmless when nothing is due."""
-        due = {name for name, at in self._timers().items() if at <= now}
-        if "drain" in due:
-            problem = "this server process ends before a final was decoded"
-            return self._stream.fatal(now, ErrorCode.SHUTTING_DOWN, problem)
-        if "inference" in due:
-            limit = f"{self._limits.inference_timeout_s:g} s"
-            return self._stream.fatal(now, ErrorCode.INFERENCE_TIMEOUT, f"a final was not decoded within {limit}")
-        effects = self._stream.open() if "handshake" in due else []
-        if "idle" in due:
-            effects += self._stream.end(now, Ending.IDLE)
-        elif "repair" in due:
-            effects.append(self._read(now))
-        return effects
-
-    def on_drain(self, now: float, deadline: float) -> list[Effect]:
-        """This process ends at ``deadline``: no more audio is taken, what was received gets its final, then the
-        client is told `shutting_down` (a stream that has ended itself finishes as usual)."""
-        if self.closed:
-            return []
-        self._drain_deadline = deadline
-        return [] if self._stream.phase is Phase.ENDING else self._stream.end(now, Ending.DRAIN)
-
-    def on_fault(self, now: float, detail: str) -> list[Effect]:
-        """The stream's thread met a fault of its own: the client is told `internal`."""
-        return self._stream.fatal(now, ErrorCode.INTERNAL, detail)
-
-    def _timers(self) -> dict[str, float]:
-        timers: dict[str, float] = {}
-        phase, limits = self._stream.phase, self._limits
-        if phase is Phase.CLOSED:
-            return timers
-        if phase is Phase.WAITING:
-            timers["handshake"] = self._connected_at + limits.handshake_timeout_s
-        if phase is not Phase.ENDING and self.accepts:
-            timers["idle"] = self._heard_at + limits.idle_timeout_s
-        since = self._stream.decodes.outbox.waiting_since()
-        if since is not None:
-            timers["inference"] = since + limits.inference_timeout_s
-            # Several looks before the client is told that it took too long.
-            pause = min(limits.repair_after_s, limits.inference_timeout_s / 4)
-            timers["repair"] = max(since, self._read_at) + pause
-        if self._drain_deadline is not None:
-            timers["drain"] = self._drain_deadline
-        return timers
-
-
-def _without_redis(full: bool) -> ErrorCode:
-    return ErrorCode.OVERLOADED if full else ErrorCode.UNAVAILABLE

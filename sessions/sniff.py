@@ -6,6 +6,8 @@ The first bytes decide between samples, a WAV file (`sessions.wav` takes its hea
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic_core import from_json
 
 from sessions.codes import ErrorCode
@@ -34,6 +36,13 @@ class Sniffer:
         self._head: bytearray | None = bytearray()
         self._wav: WavStripper | None = None
         self._checks: PcmChecks | None = PcmChecks()
+
+    @classmethod
+    def recognised(cls) -> Self:
+        """For what goes on with samples that were recognised before."""
+        sniffer = cls()
+        sniffer._head = sniffer._checks = None
+        return sniffer
 
     @property
     def held(self) -> int:

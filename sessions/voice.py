@@ -55,11 +55,17 @@ class EarshotDetector:
     Few NumPy calls on purpose: at 300 streams on a core, each costs as much as a fiftieth of the network.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, level: float = _FIRST_LEVEL) -> None:
+        """``level``: that of the sound before, where it is known."""
         self._predict = earshot.Detector().predict_f32
-        self._level = _FIRST_LEVEL
+        self._level = level
         self._before = (0.0,) * _KNOCK_FRAMES
         self._decay = 0.5 ** (FRAME_S / _HALF_LIFE_S)
+
+    @property
+    def level(self) -> float:
+        """Of the loudest of the last seconds, in units of a sample."""
+        return self._level
 
     def listen(self, frames: Frames) -> Heard:
         """A constant offset is no sound to the level; the network itself does not mind one."""

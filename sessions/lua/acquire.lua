@@ -1,26 +1,37 @@
 -- acquire: take one of the slots for live streams, or renew the one that is held.
 -- KEYS
---   1 streams  zset    session -> Redis ms at which its slot expires
+--   1 streams   zset    session -> Redis ms at which its slot expires
+--   2 parked    zset    session -> Redis ms from which it may be reaped
 -- ARGV
---   1 now_ms   int     Redis time in ms; 0 asks Redis
---   2 session  string
---   3 cap      int     slots there are
---   4 ttl_ms   int     ms until the slot expires unless renewed
+--   1 now_ms    int     Redis time in ms; 0 asks Redis
+--   2 session   string
+--   3 cap       int     slots there are
+--   4 ttl_ms    int     ms until the slot expires unless renewed
+--   5 grace_ms  int     ms that a session whose slot expires waits to be resumed
+--   6 resumed   int     1: the session is back, and lives whether a slot is free or not
 -- RETURNS {code, slots taken}
 --   TAKEN  the session holds a slot
+--   HELD   all slots are taken, some by sessions whose clients may come back
 --   FULL   all slots are taken
-local streams, session, ttl_ms = KEYS[1], ARGV[2], tonumber(ARGV[4])
+local streams, parked, session, ttl_ms = KEYS[1], KEYS[2], ARGV[2], tonumber(ARGV[4])
+local grace_ms, resumed = tonumber(ARGV[5]), ARGV[6] == '1'
 local now = tonumber(ARGV[1])
 if now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+if resumed then redis.call('ZREM', streams, '') end -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
+-- Their front end is dead, or they are parked already: whoever reaps finds them there.
+local expired = redis.call('ZRANGEBYSCORE', streams, '-inf', now, 'WITHSCORES')
+for at = 1, #expired, 2 do redis.call('ZADD', parked, 'NX', expired[at + 1] + grace_ms, expired[at]) end
 redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
 local taken = redis.call('ZCARD', streams)
 if redis.call('ZSCORE', streams, session) then
   taken = taken - 1
-elseif taken >= tonumber(ARGV[3]) then
+elseif not resumed and taken >= tonumber(ARGV[3]) then
+  if redis.call('ZCARD', parked) > 0 then return {'HELD', taken} end
   return {'FULL', taken}
 end
 redis.call('ZADD', streams, now + ttl_ms, session)
+if resumed then redis.call('ZREM', parked, session) end
 return {'TAKEN', taken + 1}

@@ -1,19 +1,27 @@
 -- refresh: renew the slots of live streams (taking them again where they expired or were forgotten), count all.
 -- KEYS
 --   1 streams   zset    session -> Redis ms at which its slot expires
+--   2 parked    zset    session -> Redis ms from which it may be reaped
 -- ARGV
 --   1 now_ms    int     Redis time in ms; 0 asks Redis
 --   2 ttl_ms    int     ms until the slots expire unless renewed
---   3 sessions  strings the live sessions, perhaps none
+--   3 grace_ms  int     ms that a session whose slot expires waits to be resumed
+--   4 sessions  strings the live sessions, perhaps none
 -- RETURNS {code, slots taken}
 --   OK
-local streams, ttl_ms = KEYS[1], tonumber(ARGV[2])
+local streams, parked, ttl_ms, grace_ms = KEYS[1], KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = tonumber(ARGV[1])
 if now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 redis.call('ZREM', streams, '') -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
-for i = 3, #ARGV do redis.call('ZADD', streams, now + ttl_ms, ARGV[i]) end
+for i = 4, #ARGV do
+  redis.call('ZADD', streams, now + ttl_ms, ARGV[i])
+  redis.call('ZREM', parked, ARGV[i])
+end
+-- Their front end is dead, or they are parked already: whoever reaps finds them there.
+local expired = redis.call('ZRANGEBYSCORE', streams, '-inf', now, 'WITHSCORES')
+for at = 1, #expired, 2 do redis.call('ZADD', parked, 'NX', expired[at + 1] + grace_ms, expired[at]) end
 redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
 return {'OK', redis.call('ZCARD', streams)}

@@ -35,6 +35,7 @@ def server(redis_server: RedisServer) -> Iterator[LiveApi]:
         idle_timeout_s=10,
         http_timeout_s=2,
         ping_interval_s=1,
+        resume_grace_s=0,
         http_threads=8,
     ) as server:
         yield server

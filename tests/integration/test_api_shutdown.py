@@ -25,7 +25,7 @@ SOUND = speech(1.0)
 
 @pytest.fixture
 def api(redis_server: RedisServer, redis_client: redis.Redis) -> Iterator[LiveApi]:
-    with LiveApi(redis_server.url, drain_s=6) as api:
+    with LiveApi(redis_server.url, drain_s=6, resume_grace_s=0) as api:
         yield api
     assert api.process.returncode is not None
     assert not leftovers(redis_client)
@@ -68,7 +68,7 @@ def test_a_drain_is_announced_and_running_streams_get_their_finals(api: LiveApi,
 
 def test_what_cannot_finish_in_the_drain_time_is_told_so(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     with (
-        LiveApi(redis_server.url, drain_s=0.5) as api,
+        LiveApi(redis_server.url, drain_s=0.5, resume_grace_s=0) as api,
         QueueWorker(redis_client, hold=frozenset(Kind)),
         api.connect() as client,
     ):

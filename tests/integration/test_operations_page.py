@@ -14,7 +14,7 @@ import click
 import pytest
 import redis
 
-from api import effects, pulse, wsgi
+from api import patience, pulse, wsgi
 from ops.cli import main
 from ops.redis_server import find_server
 from ops.restarts import SETTINGS_STATUSES
@@ -192,8 +192,8 @@ def test_the_numbers_of_connections_and_patience_are_those_of_the_code() -> None
     assert f"a web process at most {wsgi.REDIS_CONNECTIONS} " in redis_page
     assert f"a worker {CONNECTIONS};" in redis_page
     assert f"nothing answers for {SOCKET_TIMEOUT_S:g} s ({CONNECT_TIMEOUT_S:g} s to connect)" in redis_page
-    assert f"keep what they could not write for {effects.PATIENCE_S:g} s" in PAGES["start-order.md"]
-    assert f"A stream holds on for {effects.PATIENCE_S:g} s" in PAGES["sentinel.md"]
+    assert f"keep what they could not write for {patience.PATIENCE_S:g} s" in PAGES["start-order.md"]
+    assert f"A stream holds on for {patience.PATIENCE_S:g} s" in PAGES["sentinel.md"]
     assert f"A web process asks {'once a second' if pulse.PULSE_S == 1 else '?'}" in PAGES["start-order.md"]
     assert f"after {FIRST_PAUSE_S:g} s, doubling to {LONGEST_PAUSE_S:g} s" in PAGES["start-order.md"]
     assert f"a heartbeat every {HEARTBEAT_S:g} s" in PAGES["start-order.md"]

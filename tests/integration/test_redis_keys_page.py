@@ -20,6 +20,7 @@ from sessions.admission import StreamSlots
 from sessions.audio_buffer import AudioBuffer
 from sessions.keys import SessionKeys
 from sessions.owners import Owner, StreamOwners
+from sessions.parking import Parking
 from tests.support.queue_ears import key_names
 from tests.support.queue_jobs import claim_one, final, partial
 
@@ -94,6 +95,7 @@ def busy(redis_client: redis.Redis) -> redis.Redis:
     queue.heartbeat("worker-1", {"state": "ready"})
     StreamSlots(redis_client, "main", cap=5).acquire("abc")
     StreamOwners(redis_client, "main").add("abc", [Owner("key:kiosk", max_streams=1, max_tries=1)])
+    Parking(redis_client, "main", grace_s=30).park("abc", keep_slot=True)
     buffer = AudioBuffer(redis_client)
     buffer.create("abc", {"front": "front-1"})
     buffer.append("abc", 0, b"\0\0")

@@ -11,6 +11,7 @@ import redis
 from queueing.scripts import guarded
 from sessions.scripts import LUA, fetch, load, run
 
+KEYS = ["hl:{q:m}:streams", "hl:{q:m}:parked"]
 SCRIPTS = sorted(path.stem for path in LUA.glob("*.lua"))
 
 
@@ -45,7 +46,9 @@ def test_the_header_names_every_code_that_is_returned(name: str) -> None:
 def test_every_script_is_called_by_the_package() -> None:
     package = Path(LUA).parent
     called = set(
-        re.findall(r'(?:run|fetch)\(\s*self\._client,\s*"(\w+)"', "".join(p.read_text() for p in package.glob("*.py")))
+        re.findall(
+            r'(?:run|fetch|ask)\(\s*self\._client,\s*"(\w+)"', "".join(p.read_text() for p in package.glob("*.py"))
+        )
     )
     assert called == set(SCRIPTS)
 
@@ -55,7 +58,7 @@ def test_append_answers_each_code_with_the_position_held(redis_client: redis.Red
         offset: int, data: bytes, follows: int | None = None, keep_from: int = 0, max_bytes: int = 100
     ) -> tuple[str, int]:
         follows = offset if follows is None else follows
-        return run(redis_client, "append", ["audio", "meta"], [offset, follows, keep_from, data, 60_000, max_bytes])
+        return run(redis_client, "append", ["audio", "meta"], [offset, follows, keep_from, data, 60_000, max_bytes, 0])
 
     assert append(2, b"ab") == ("LOST", 0)
     assert append(0, b"abcd") == ("OK", 4)
@@ -78,11 +81,11 @@ def test_read_and_trim_count_from_the_start_of_the_stream(redis_client: redis.Re
     keys = ["audio", "meta"]
 
     def trim(before: int) -> tuple[str, int]:
-        return run(redis_client, "trim", keys, [before, 60_000])
+        return run(redis_client, "remember", keys, [before, 60_000, 0, 0])
 
     assert trim(4) == ("OK", 0)
     assert fetch(redis_client, "read", keys, [0, 4]) == ("LOST", b"")
-    run(redis_client, "append", keys, [0, 0, 0, b"abcdef", 60_000, 100])
+    run(redis_client, "append", keys, [0, 0, 0, b"abcdef", 60_000, 100, 0])
     assert fetch(redis_client, "read", keys, [2, 9]) == ("OK", b"cdef")
     assert trim(4) == ("OK", 2)
     assert trim(3) == ("OK", 2)
@@ -94,8 +97,8 @@ def test_read_and_trim_count_from_the_start_of_the_stream(redis_client: redis.Re
 
 
 def test_acquire_and_refresh_use_the_given_time_or_that_of_redis(redis_client: redis.Redis) -> None:
-    assert run(redis_client, "acquire", ["hl:{q:m}:streams"], [1_000, "a", 1, 500]) == ("TAKEN", 1)
-    assert run(redis_client, "acquire", ["hl:{q:m}:streams"], [1_499, "b", 1, 500]) == ("FULL", 1)
-    assert run(redis_client, "refresh", ["hl:{q:m}:streams"], [1_499, 500, "a"]) == ("OK", 1)
-    assert run(redis_client, "acquire", ["hl:{q:m}:streams"], [1_998, "b", 1, 500]) == ("FULL", 1)
-    assert run(redis_client, "acquire", ["hl:{q:m}:streams"], [0, "b", 1, 500]) == ("TAKEN", 1)
+    assert run(redis_client, "acquire", KEYS, [1_000, "a", 1, 500, 9_000, 0]) == ("TAKEN", 1)
+    assert run(redis_client, "acquire", KEYS, [1_499, "b", 1, 500, 9_000, 0]) == ("FULL", 1)
+    assert run(redis_client, "refresh", KEYS, [1_499, 500, 9_000, "a"]) == ("OK", 1)
+    assert run(redis_client, "acquire", KEYS, [1_998, "b", 1, 500, 9_000, 0]) == ("FULL", 1)
+    assert run(redis_client, "acquire", KEYS, [0, "b", 1, 500, 9_000, 0]) == ("TAKEN", 1)

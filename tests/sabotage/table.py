@@ -212,7 +212,7 @@ SABOTAGES = (
     Sabotage(
         "no-cap-on-streams",
         "sessions/lua/acquire.lua",
-        "elseif taken >= tonumber(ARGV[3]) then",
+        "elseif not resumed and taken >= tonumber(ARGV[3]) then",
         "elseif false then",
         "Streams are admitted up to the cap, whoever asks.",
         "tests/integration/test_stream_slots.py::test_the_cap_holds_and_a_released_slot_is_free",
@@ -244,14 +244,14 @@ SABOTAGES = (
     Sabotage(
         "no-trim",
         "sessions/lifecycle.py",
-        "return effects + self._trim() + self.decodes.ask_held_back(now)",
-        "return effects + self.decodes.ask_held_back(now)",
+        "return self._say(said) + self._trim() + self.decodes.ask_held_back(now)",
+        "return self._say(said) + self.decodes.ask_held_back(now)",
         "What is final is forgotten: an hour takes no more than a minute.",
         "tests/integration/test_session_on_redis.py::test_a_long_stream_of_speech_and_silence_in_constant_memory",
     ),
     Sabotage(
         "accepts-without-bound",
-        "sessions/session.py",
+        "sessions/timers.py",
         "return self._stream.phase is Phase.ENDING or not self._stream.full",
         "return True",
         "A client far ahead of its finals is held back.",

@@ -10,8 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from api.cleaner import Cleaner
-from api.effects import PATIENCE_S, EffectRunner, Ports
+from api.effects import EffectRunner, Ports
 from api.metrics import StreamMetrics
+from api.patience import PATIENCE_S
 from api.pulse import Pulse
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded
@@ -32,13 +33,18 @@ from sessions.effects import (
     Effect,
     Enqueue,
     OpenBuffer,
+    Park,
     ReadEvents,
+    Remember,
     Send,
+    TakeUp,
+    TrimAudio,
 )
-from sessions.errors import AudioLost
+from sessions.errors import AudioLost, ResumeRefused, TakenOver
+from sessions.parking import Parking
 from sessions.session import Session
 from sessions.summary import StreamSummary
-from sessions.wire import Done, Error
+from sessions.wire import Done, Error, Resume
 
 
 def job(kind: Kind = Kind.FINAL) -> NewJob:
@@ -59,6 +65,7 @@ class Stage:
         self.clock = ManualClock()
         self.redis_error = ""
         self.summary = StreamSummary("s")
+        self.id, self.epoch = "s", 7
         self.policy = "priority"
         registry = CollectorRegistry()
         self.metrics = StreamMetrics(registry)
@@ -67,6 +74,7 @@ class Stage:
             cast(JobQueue, stage),
             cast(AudioBuffer, stage),
             cast(StreamSlots, stage),
+            cast(Parking, stage),
             self.metrics,
             lambda: self.redis_error,
         )
@@ -79,7 +87,7 @@ class Stage:
             cleaner=self.cleaner,
             pause=self.clock.advance,
         )
-        self.runner = EffectRunner(cast(Session, stage), "s", cast(StreamSocket, stage), ports)
+        self.runner = EffectRunner(cast(Session, stage), cast(StreamSocket, stage), ports, self.take_up)
 
     def _do(self, name: str) -> None:
         self.calls.append(name)
@@ -103,19 +111,51 @@ class Stage:
         self._do("cancel_session")
         return 0
 
-    def create(self, _session: str, _meta: Mapping[str, str]) -> None:
+    def create(self, _session: str, _meta: Mapping[str, str], *, epoch: int) -> None:
+        assert epoch == self.epoch
         self._do("create")
 
-    def append(self, _session: str, offset: int, _data: bytes, *, follows: int, keep_from: int) -> int:
+    def append(
+        self,
+        _session: str,
+        offset: int,
+        _data: bytes,
+        *,
+        follows: int,
+        keep_from: int,
+        epoch: int,
+        fields: Mapping[str, str],
+    ) -> int:
+        assert epoch == self.epoch
+        assert not fields
         self._do(f"append {offset}" + (f" after {follows}, needed from {keep_from}" if follows != offset else ""))
         return 0
 
-    def trim(self, _session: str, before: int) -> int:
+    def trim(self, _session: str, before: int, *, epoch: int) -> int:
+        assert epoch == self.epoch
         self._do(f"trim {before}")
         return 0
 
-    def delete(self, _session: str) -> None:
+    def remember(
+        self, _session: str, fields: Mapping[str, str], gone: tuple[str, ...] = (), *, before: int = 0, epoch: int
+    ) -> int:
+        assert epoch == self.epoch
+        self._do(f"remember {dict(fields)} not {[*gone]} from {before}")
+        return 0
+
+    def delete(self, _session: str, *, epoch: int) -> None:
+        assert epoch == self.epoch
         self._do("delete")
+
+    def park(self, _session: str, *, keep_slot: bool) -> None:
+        self._do(f"park {keep_slot}")
+
+    def due(self, _most: int) -> list[str]:
+        return []
+
+    def take_up(self, _message: Resume) -> Session:
+        self._do("take_up")
+        return cast(Session, self)
 
     def release(self, _session: str) -> None:
         self._do("release")
@@ -123,6 +163,10 @@ class Stage:
     # The socket.
     def send(self, text: str) -> None:
         self._do(f"send {text[9:13]}")
+
+    def on_stored(self, _now: float, position: int) -> list[Effect]:
+        self.stored = position
+        return []
 
     # The session: notes what it is told, answers with ``replies``.
     def __getattr__(self, name: str) -> Callable[..., list[Effect]]:
@@ -173,7 +217,7 @@ def test_lost_audio_is_told_once_and_nothing_is_queued_on_it() -> None:
     )
     assert done[0] == "append 0"
     assert done[1].startswith("on_append_failed lost=True")
-    assert done[2:] == ["cancel_partial", "send erro", "cancel_session", "delete"]
+    assert done[2:] == ["cancel_partial", "send erro", "delete", "cancel_session"]
     assert stage.runner.close == (CloseCode.INTERNAL, "state_lost")
 
 
@@ -185,7 +229,7 @@ def test_a_short_outage_is_waited_for() -> None:
         stage.clock.advance(seconds)
         stage.faults.clear()
 
-    object.__setattr__(stage.runner._ports, "pause", back_later)
+    object.__setattr__(stage.runner._attempts, "pause", back_later)
     assert stage.run(append(0, b"ab"), Enqueue(job())) == [
         "append 0",
         "append 0",
@@ -232,7 +276,7 @@ def test_a_client_that_cannot_be_reached_is_told_nothing_more(cause: EndCause, o
     stage.replies["on_disconnect"] = [CancelSession()]
     done = Send(Done(audio_s=0, finals=0))
     assert stage.run(done, done, CancelPartial()) == [
-        "send done", f"on_disconnect {outcome}", "cancel_partial", "cancel_session", "delete",
+        "send done", f"on_disconnect {outcome} left=False", "cancel_partial", "delete", "cancel_session",
     ]  # fmt: skip
     assert stage.runner.lost is not None
 
@@ -245,7 +289,7 @@ def test_cleanup_waits_for_redis_without_calling_it() -> None:
     assert stage.calls == []
     stage.redis_error = ""
     stage.cleaner.catch_up()
-    assert stage.calls == ["cancel_session", "delete", "release"]
+    assert stage.calls == ["delete", "cancel_session", "release"]
     stage.cleaner.catch_up()
     assert len(stage.calls) == 3
 
@@ -253,11 +297,53 @@ def test_cleanup_waits_for_redis_without_calling_it() -> None:
 def test_cleanup_that_fails_is_tried_again() -> None:
     stage = Stage()
     stage.faults["delete"] = [AWAY]
-    assert stage.run(CancelSession()) == ["cancel_session", "delete"]
+    assert stage.run(CancelSession()) == ["delete"]
     stage.cleaner.catch_up()
     stage.faults.clear()
     stage.cleaner.catch_up()
-    assert stage.calls == ["cancel_session", "delete", "delete", "delete"]
+    assert stage.calls == ["delete", "delete", "delete", "cancel_session"]
+
+
+@pytest.mark.parametrize("effect", [append(0, b"ab"), Remember({"a": "1"}), TrimAudio(4), OpenBuffer({})])
+def test_who_was_taken_over_is_told_and_writes_no_more(effect: Effect) -> None:
+    stage = Stage()
+    for name in ("append 0", "remember {'a': '1'} not [] from 0", "trim 4", "create"):
+        stage.faults[name] = [TakenOver("s")]
+    done = stage.run(effect, append(2, b"cd"), Enqueue(job()), Send(FATAL), Park(keep_slot=True), CancelSession())
+    assert done[1:] == ["on_taken_over"]
+
+
+def test_what_cannot_be_noted_is_not_said() -> None:
+    stage = Stage()
+    stage.faults["remember {'a': '1'} not ['b'] from 6"] = [AWAY]
+    stage.replies["on_remember_failed"] = [Send(FATAL)]
+    done = stage.run(Remember({"a": "1"}, ("b",), 6), Enqueue(job()), Send(Done(audio_s=0, finals=0)))
+    assert done[-2:] == ["on_remember_failed away full=False", "send erro"]
+    assert "send done" not in done
+
+
+def test_a_session_is_parked_unless_a_newer_connection_has_it() -> None:
+    stage = Stage()
+    assert stage.run(Park(keep_slot=True, fields={"a": "1"})) == ["remember {'a': '1'} not [] from 0", "park True"]
+    stage.faults["remember {} not [] from 0"] = stage.faults["delete"] = [TakenOver("s")]
+    stage.calls.clear()
+    assert stage.run(Park(keep_slot=False), CancelSession()) == ["remember {} not [] from 0", "delete"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (None, "on_resumed"),
+        (ResumeRefused(), "on_resume_refused"),
+        (AWAY, "on_append_failed lost=False"),
+        (AudioLost("s", 0, 2), "on_append_failed lost=True"),
+    ],
+)
+def test_what_became_of_taking_up_a_session_is_told(fault: Exception | None, told: str) -> None:
+    stage = Stage()
+    if fault is not None:
+        stage.faults["take_up"] = [fault]
+    assert stage.run(TakeUp(Resume(session="s", token="t", last_seq=0)))[-1].startswith(told)
 
 
 def names(folder: Path) -> set[str]:

@@ -37,9 +37,9 @@ def test_mail_is_taken_in_order_and_announced_by_the_descriptor() -> None:
     mailbox = Mailbox()
     assert not readable(mailbox)
     mailbox.put(Reconnected())
-    mailbox.put(Drain(1.0))
+    mailbox.put(Drain(1.0, 1.0))
     assert readable(mailbox)
-    assert mailbox.take() == ([Reconnected(), Drain(1.0)], False)
+    assert mailbox.take() == ([Reconnected(), Drain(1.0, 1.0)], False)
     assert not readable(mailbox)
     assert mailbox.take() == ([], False)
     mailbox.close()
@@ -48,8 +48,8 @@ def test_mail_is_taken_in_order_and_announced_by_the_descriptor() -> None:
 def test_a_full_mailbox_drops_and_says_so_once() -> None:
     mailbox = Mailbox(capacity=2)
     for number in range(3):
-        mailbox.put(Drain(float(number)))
-    assert mailbox.take() == ([Drain(0.0), Drain(1.0)], True)
+        mailbox.put(Drain(float(number), 0.0))
+    assert mailbox.take() == ([Drain(0.0, 0.0), Drain(1.0, 0.0)], True)
     mailbox.put(Reconnected())
     assert mailbox.take() == ([Reconnected()], False)
     mailbox.close()
@@ -67,7 +67,7 @@ def test_no_mail_is_lost_between_many_writers_and_one_reader() -> None:
 
     def fill(base: float) -> None:
         for number in range(500):
-            mailbox.put(Drain(base + number))
+            mailbox.put(Drain(base + number, base + number))
 
     writers = [threading.Thread(target=fill, args=(1_000.0 * n,)) for n in range(4)]
     for writer in writers:
