@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +25,8 @@ DEFAULT_URL = "ws://127.0.0.1:8000/v1/stream"
 STREAM_PATH = "/v1/stream"
 MAX_MESSAGE_BYTES = 2**22
 MAX_DISCARDED = 1_000
+LIBRARY_LOG = logging.getLogger("hearline.client.websockets")
+LIBRARY_LOG.addHandler(logging.NullHandler())  # what the library reports of a dead connection, the client says itself
 RESUMABLE_PING_S = 10.0
 RESUMABLE_PONG_S = 20.0
 """A loss that nobody is told of (a cable, a NAT entry) is noticed after their sum: within the usual grace time."""
@@ -101,6 +104,7 @@ def connection_options(url: str, timeouts: Timeouts, api_key: str | None = None)
     return {
         "additional_headers": {"Authorization": f"Bearer {api_key}"} if api_key else None,
         "compression": None,
+        "logger": LIBRARY_LOG,
         "proxy": None if is_local(url) else True,
         "open_timeout": timeouts.connect_s,
         "close_timeout": timeouts.close_s,
