@@ -189,6 +189,7 @@ def test_cancelling_a_partial(queue: JobQueue) -> None:
     assert not queue.cancel_partial("s")
     queue.enqueue(partial("s", 1))
     assert queue.cancel_partial("s")
+    assert queue.stats().waiting == 0
     assert queue.claim("w", "n1") == ()
     queue.enqueue(partial("s", 2))
     lease = claim_one(queue)
