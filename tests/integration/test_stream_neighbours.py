@@ -181,7 +181,8 @@ def test_wrong_bytes_are_told_their_likely_cause_and_the_neighbour_hears_nothing
         neighbour.send(encode(End()))
         (final,) = finals_of(receive_all(neighbour))
         assert final.text == text_of(audio)
-    assert {lease.job.kind for lease in worker.claimed} == {Kind.FINAL}
+    # A partial may be asked for before the first seconds have told what they are.
+    assert sum(lease.job.kind is Kind.FINAL for lease in worker.claimed) == 1, "no final of sound that is none"
 
 
 def test_a_wav_of_the_right_format_is_its_samples(api: LiveApi, redis_client: redis.Redis) -> None:
