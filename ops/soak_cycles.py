@@ -34,6 +34,8 @@ SPEECH_BYTES = 48_000
 ANSWER_S = 20.0
 WARM = 4
 """So many times the clients are open at once before the counting: the threads that the service keeps are there then."""
+EXPECTED_DEATH = "audio_missing"
+"""A session that ends takes its audio away before its jobs: a worker that claims one in between finds none."""
 END = wire.text_frame({"type": "end"})
 
 
@@ -71,14 +73,16 @@ def cycles(plan: SoakPlan, count: int, clients: int, clock: Clock, say: Say) -> 
 
         after = ready.inspector.settled(SETTLE_S + GRACE_S, base_line)
         memory_after = _memory(ready)
-        counts = ready.inspector.outcomes()
+        counts, dead = ready.inspector.outcomes(), ready.inspector.dead()
     return {
         "cycles": count, "clients": clients, "seed": plan.seed, "seconds": round(took_s, 1),
         "moments": dict(sorted(tally.moments.items())), "reached": dict(sorted(tally.reached.items())),
         "ways": dict(sorted(tally.ways.items())), "refused": tally.refused, "jobs": counts,
+        "dead": dead,
         "before": _fields(before), "after": _fields(after),
         "rss_bytes": {name: [memory_before[name], memory_after.get(name)] for name in memory_before},
-        "violations": [*tally.faults, *after.problems(before)],
+        "violations": [*tally.faults, *after.problems(before),
+                       *(f"dead: {one}" for one in dead if EXPECTED_DEATH not in one)],
     }  # fmt: skip
 
 

@@ -99,7 +99,8 @@ class Inspector:
             slots=int(self._client.zcard(f"{key}streams")),
             parked=int(self._client.zcard(f"{key}parked")),
             session_keys=sum(name.startswith("hl:{s:") for name in names)
-            + sum(kinds[kind] for kind in ("session", "session-jobs", "events", "job")),
+            + sum(kinds[kind] for kind in ("session", "session-jobs", "events", "job"))
+            - int(self._client.zcard(f"{key}dead")),  # kept for the operator; see `dead`
             immortal_keys=sum(
                 not PERMANENT.match(name) and self._client.ttl(name) == -1 for name in names if not _of_session(name)
             ),
@@ -113,6 +114,15 @@ class Inspector:
         """What became of the queue's jobs, as ``KIND:OUTCOME``."""
         found = self._client.hgetall(f"{self._prefix}counts")
         return {(name.decode() if isinstance(name, bytes) else name): int(count) for name, count in found.items()}
+
+    def dead(self) -> list[str]:
+        """Why each job in the dead set was given up."""
+        found = []
+        for raw in self._client.zrange(f"{self._prefix}dead", 0, -1):
+            name = raw.decode() if isinstance(raw, bytes) else str(raw)
+            why = self._client.hmget(f"{self._prefix}job:{name}", "error_code", "error_message", "attempts")
+            found.append(" ".join([name, *(str(part or b"?", "utf-8") for part in why if not isinstance(part, str))]))
+        return found
 
     def web_processes(self) -> list[psutil.Process]:
         """gunicorn's parents and their processes."""
