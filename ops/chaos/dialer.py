@@ -11,8 +11,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
-PING_S, PONG_S = 2.0, 4.0
-"""A client finds out by itself that its connection is dead."""
+PING_S, PONG_S = 2.0, 8.0
+"""A client finds out by itself that its connection is dead. A stream that waits for Redis answers no pings then."""
 
 
 class NoWay(Exception):

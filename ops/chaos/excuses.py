@@ -60,7 +60,9 @@ class Faults:
         """Whether faults explain the error, or the refusal, with which this stream ended."""
         rule = RULES.get(record.code)
         if record.outcome == "lost" and record.code in ("connection", "unreachable"):
-            return not record.resumable and self.struck(record, *CONNECTION_BREAKS) > 0
+            return not record.resumable and (
+                self.struck(record, *CONNECTION_BREAKS) > 0 or self.redis_away_s(record) >= RIDDEN_OUT_S
+            )
         return rule is not None and rule(self, record, self._profile)
 
 
