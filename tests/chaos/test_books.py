@@ -213,6 +213,19 @@ def test_a_drain_may_cut_where_no_quiet_run_does() -> None:
     assert found(record, [Injected("web.term", "web1", 4.0, 4.0)]) == set()
 
 
+def test_what_was_not_final_yet_may_be_cut_elsewhere_on_the_next_connection_and_must_say_its_own_range() -> None:
+    record = with_message(3, final(1, 4).model_copy(update={"end_s": 5.0, "speech_end_s": 5.0}))
+    record.seen[5] = replace(record.seen[5], message=final(2, 6).model_copy(update={"start_s": 5.0}))
+    record.joined.append(Joined(3.5, 2, resumed=True, received=80_000, acknowledged=0, sent=90_000, resumable=True))
+    record.seen[3:] = [replace(seen, connection=2) for seen in record.seen[3:]]
+    assert found(record) == {"wrong text"}
+    right = record.seen[3].message.model_copy(update={"text": scripted_text(CLIP.part(2.4, 5.0))})
+    record.seen[3] = replace(record.seen[3], message=right)
+    assert found(record) == set()
+    record.seen[3] = replace(record.seen[3], connection=1)
+    assert found(record) == {"other range"}, "on the first connection nothing was heard anew"
+
+
 def test_recovery_runs_from_the_fault_or_from_when_the_final_was_due() -> None:
     record = whole()  # finals due at 1 s + 3.2, 6.1 and 8.0 s; they came at 3.0, 5.0, 7.0
     record.seen = [Seen(at_s, 1, final(number, number + 1)) for number, at_s in enumerate((4.5, 9.0, 9.5))]

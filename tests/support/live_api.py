@@ -21,8 +21,9 @@ import redis
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from queueing.clock import SystemClock
 from queueing.local_redis import free_port
-from sessions.wire import ServerMessage, decode_server
+from sessions.wire import Ack, ServerMessage, decode_server
 from tests.support.eventually import eventually
 from tests.support.up_process import clean_environment
 
@@ -199,6 +200,17 @@ def receive_until(
     while not messages or not isinstance(messages[-1], kind):
         messages.append(decode_server(connection.recv(timeout_s)))
     return messages
+
+
+def heard_within(connection: ClientConnection, seconds: float) -> list[ServerMessage]:
+    """What comes in the next ``seconds``, but acknowledgements: those are no news to who speaks."""
+    messages: list[ServerMessage] = []
+    clock = SystemClock()
+    until_s = clock.monotonic() + seconds
+    with suppress(TimeoutError):
+        while (left_s := until_s - clock.monotonic()) > 0:
+            messages.append(decode_server(connection.recv(left_s)))
+    return [message for message in messages if not isinstance(message, Ack)]
 
 
 def leftovers(client: redis.Redis) -> dict[str, object]:
