@@ -16,7 +16,8 @@ local before, gone = tonumber(ARGV[1]), tonumber(ARGV[4])
 local known, held = redis.call('HMGET', meta, 'base', 'epoch'), redis.call('STRLEN', audio)
 local base = tonumber(known[1])
 if (tonumber(known[2]) or 0) > tonumber(ARGV[3]) then return {'TAKEN', held} end
-redis.call('PEXPIRE', meta, ARGV[2]) -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
+-- A write that takes no memory, so that a full Redis runs the rest (see queueing.scripts.guarded): not for a new session.
+if redis.call('EXISTS', meta) == 1 then redis.call('PEXPIRE', meta, ARGV[2]) end
 if gone > 0 then redis.call('HDEL', meta, unpack(ARGV, 5, 4 + gone)) end
 if #ARGV > 4 + gone then redis.call('HSET', meta, unpack(ARGV, 5 + gone)) end
 if base and before > base then
