@@ -22,8 +22,9 @@ if now == 0 then
 end
 if resumed then redis.call('ZREM', streams, '') end -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
 -- Their front end is dead, or they are parked already: whoever reaps finds them there.
-local expired = redis.call('ZRANGEBYSCORE', streams, '-inf', now, 'WITHSCORES')
-for at = 1, #expired, 2 do redis.call('ZADD', parked, 'NX', expired[at + 1] + grace_ms, expired[at]) end
+for _, session in ipairs(redis.call('ZRANGEBYSCORE', streams, '-inf', now)) do
+  redis.call('ZADD', parked, 'NX', now + grace_ms, session)
+end
 redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
 local taken = redis.call('ZCARD', streams)
 if redis.call('ZSCORE', streams, session) then

@@ -17,8 +17,9 @@ if now == 0 then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 redis.call('ZREM', streams, '') -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
-local expired = redis.call('ZRANGEBYSCORE', streams, '-inf', now, 'WITHSCORES')
-for at = 1, #expired, 2 do redis.call('ZADD', parked, 'NX', expired[at + 1] + grace_ms, expired[at]) end
+for _, session in ipairs(redis.call('ZRANGEBYSCORE', streams, '-inf', now)) do
+  redis.call('ZADD', parked, 'NX', now + grace_ms, session)
+end
 redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
 local due = redis.call('ZRANGEBYSCORE', parked, '-inf', now, 'LIMIT', 0, tonumber(ARGV[4]))
 for _, session in ipairs(due) do redis.call('ZADD', parked, now + again_ms, session) end

@@ -21,7 +21,8 @@ for i = 4, #ARGV do
   redis.call('ZREM', parked, ARGV[i])
 end
 -- Their front end is dead, or they are parked already: whoever reaps finds them there.
-local expired = redis.call('ZRANGEBYSCORE', streams, '-inf', now, 'WITHSCORES')
-for at = 1, #expired, 2 do redis.call('ZADD', parked, 'NX', expired[at + 1] + grace_ms, expired[at]) end
+for _, session in ipairs(redis.call('ZRANGEBYSCORE', streams, '-inf', now)) do
+  redis.call('ZADD', parked, 'NX', now + grace_ms, session)
+end
 redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
 return {'OK', redis.call('ZCARD', streams)}

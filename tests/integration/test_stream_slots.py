@@ -9,6 +9,7 @@ import redis
 
 from queueing.keys import QueueKeys
 from sessions.admission import StreamSlots
+from sessions.parking import Parking
 
 T0 = 1_700_000_000_000
 
@@ -83,3 +84,23 @@ def test_front_ends_that_ask_at_once_share_exactly_the_cap(redis_client: redis.R
     assert len(answers) == 80
     assert sum(answers) == 5
     assert slots.count() == 5
+
+
+@pytest.mark.parametrize("first", ["due", "acquire", "refresh"])
+def test_a_clock_of_redis_that_jumps_does_not_have_live_streams_reaped(
+    slots: StreamSlots, redis_client: redis.Redis, first: str
+) -> None:
+    """Whoever sees a slot that has expired gives its session the grace from now on: time for its front end to say
+    that it lives."""
+    parking = Parking(redis_client, "main", grace_s=10)
+    slots.acquire("a", now_ms=T0)
+    jumped = T0 + 600_000
+    if first == "acquire":
+        slots.acquire("b", now_ms=jumped)
+    elif first == "refresh":
+        slots.refresh((), now_ms=jumped)
+    assert parking.due(10, now_ms=jumped) == []
+    slots.refresh(("a",), now_ms=jumped + 2_000)
+    assert parking.due(10, now_ms=jumped + 20_000) == []
+    assert parking.due(10, now_ms=jumped + 100_000) == [], "expired again, seen now"
+    assert "a" in parking.due(10, now_ms=jumped + 120_000), "a front end that is dead says nothing"
