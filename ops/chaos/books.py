@@ -34,6 +34,7 @@ def check(
         *_end(record, faults),
         *_returns(record),
         *(("odd", odd) for odd in record.odd),
+        *_left_behind(record, faults),
     ]
     return [Violation(what, record.plan.name, f"{record.session or 'no session'}: {text}") for what, text in found]
 
@@ -163,6 +164,13 @@ def _end(record: Record, faults: Faults) -> Iterator[Finding]:
             yield f"unexcused {record.outcome}", f"{record.code} ({record.detail}); close {record.close_code}; {away}"
 
 
+def _left_behind(record: Record, faults: Faults) -> Iterator[Finding]:
+    """A connection whose stream went on elsewhere is told so, or what a fault explains."""
+    for code in record.older_told:
+        if code != "taken_over" and not faults.explain(code, record):
+            yield "odd", f"the older connection was told {code}, not taken_over"
+
+
 def _returns(record: Record) -> Iterator[Finding]:
     """Where a resumed stream goes on: not before what was acknowledged or final, not after what was sent."""
     for joined in record.joined:
@@ -171,7 +179,7 @@ def _returns(record: Record) -> Iterator[Finding]:
                 yield "wrong position", f"a new stream begins at sample {joined.received}"
             continue
         before = [seen.message for seen in record.seen if seen.connection < joined.connection]
-        final_to = max((round(final.end_s * SAMPLE_RATE) for final in before if isinstance(final, Final)), default=0)
+        final_to = max((min(_samples(final.end_s)) for final in before if isinstance(final, Final)), default=0)
         if joined.received < max(joined.acknowledged, final_to):
             yield (
                 "acknowledged audio lost",

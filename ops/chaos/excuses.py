@@ -58,11 +58,15 @@ class Faults:
 
     def excuses(self, record: Record) -> bool:
         """Whether faults explain the error, or the refusal, with which this stream ended."""
-        rule = RULES.get(record.code)
         if record.outcome == "lost" and record.code in ("connection", "unreachable"):
             return not record.resumable and (
                 self.struck(record, *CONNECTION_BREAKS) > 0 or self.redis_away_s(record) >= RIDDEN_OUT_S
             )
+        return self.explain(record.code, record)
+
+    def explain(self, code: str, record: Record) -> bool:
+        """Whether faults in the stream's life may have caused this error."""
+        rule = RULES.get(code)
         return rule is not None and rule(self, record, self._profile)
 
 

@@ -96,6 +96,8 @@ class Record:
     refusals: list[str] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)
     """What must not happen and was seen by the client itself."""
+    older_told: list[str] = field(default_factory=list)
+    """Codes with which connections ended that were left behind for a newer one."""
     away_s: float = 0.0
     """Longest time without a connection, until it was back or gave up."""
     lost_since_s: float | None = None

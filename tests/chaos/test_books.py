@@ -226,6 +226,13 @@ def test_what_was_not_final_yet_may_be_cut_elsewhere_on_the_next_connection_and_
     assert found(record) == {"other range"}, "on the first connection nothing was heard anew"
 
 
+def test_an_older_connection_is_told_that_it_is_one_or_what_a_fault_did() -> None:
+    assert found(whole(older_told=["taken_over"])) == set()
+    record = whole(older_told=["state_lost"])
+    assert found(record) == {"odd"}
+    assert found(record, [Injected("redis.empty", "redis", 4.0, 5.0)]) == set()
+
+
 def test_recovery_runs_from_the_fault_or_from_when_the_final_was_due() -> None:
     record = whole()  # finals due at 1 s + 3.2, 6.1 and 8.0 s; they came at 3.0, 5.0, 7.0
     record.seen = [Seen(at_s, 1, final(number, number + 1)) for number, at_s in enumerate((4.5, 9.0, 9.5))]
