@@ -13,6 +13,7 @@ from flask import Blueprint, Response, jsonify
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from api.collectors import QueueReader
+from api.metrics_page import MetricsPage
 from api.service import StreamService
 
 
@@ -62,6 +63,7 @@ def status(service: StreamService, reader: QueueReader) -> dict[str, Any]:
 
 def blueprint(service: StreamService, reader: QueueReader, registry: Callable[[], CollectorRegistry]) -> Blueprint:
     """The routes; ``registry`` gives what a scrape shall collect."""
+    page = MetricsPage(lambda: generate_latest(registry()), service.streams, service.clock)
     routes = Blueprint("health", __name__)
 
     @routes.get("/health")
@@ -85,7 +87,7 @@ def blueprint(service: StreamService, reader: QueueReader, registry: Callable[[]
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        return Response(generate_latest(registry()), content_type=CONTENT_TYPE_LATEST)
+        return Response(page.get(), content_type=CONTENT_TYPE_LATEST)
 
     @routes.after_request
     def fresh(response: Response) -> Response:

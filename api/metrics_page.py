@@ -1,0 +1,71 @@
+"""The page of /metrics, from a moment ago where it would take long to make.
+
+Making it costs some 25 ms of the interpreter, and a thread that computes hands the interpreter's lock over again and
+again: beside a hundred streams a scrape took seconds. So a process with many streams makes the page in a thread of its
+own, every `EVERY_S` while somebody asks for it, and answers with the newest. With few streams each page is made when it
+is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from queueing.clock import Clock
+
+MANY_STREAMS = 50
+EVERY_S = 2.0
+OLDEST_S = 5.0
+"""An older page is not given out: then the asker waits for a new one."""
+WANTED_S = 60.0
+"""The thread ends when nobody has asked for so long."""
+
+log = structlog.get_logger()
+
+
+class MetricsPage:
+    """Thread-safe. ``make`` builds the page, ``streams`` tells how many run in this process."""
+
+    def __init__(self, make: Callable[[], bytes], streams: Callable[[], int], clock: Clock) -> None:
+        self._make = make
+        self._streams = streams
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._pause = threading.Event()
+        self._page = b""
+        self._made_at = float("-inf")
+        self._asked_at = float("-inf")
+        self._thread: threading.Thread | None = None
+
+    def get(self) -> bytes:
+        """The page; at most `OLDEST_S` old. Raises what ``make`` raises."""
+        if self._streams() <= MANY_STREAMS:
+            return self._make()
+        now = self._clock.monotonic()
+        with self._lock:
+            self._asked_at = now
+            page, made_at = self._page, self._made_at
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keep, name="metrics-page", daemon=True)
+                self._thread.start()
+        return page if now - made_at <= OLDEST_S else self._renew()
+
+    def _renew(self) -> bytes:
+        now = self._clock.monotonic()
+        page = self._make()
+        with self._lock:
+            self._page, self._made_at = page, now
+        return page
+
+    def _keep(self) -> None:
+        while not self._pause.wait(EVERY_S):
+            with self._lock:
+                if self._clock.monotonic() - self._asked_at > WANTED_S or self._streams() <= MANY_STREAMS:
+                    self._thread = None
+                    return
+            try:
+                self._renew()
+            except Exception:  # whoever asks next makes it itself, and hears of the fault
+                log.exception("metrics_page_failed")
