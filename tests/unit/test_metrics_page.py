@@ -50,6 +50,4 @@ def test_while_somebody_asks_pages_are_made_ahead_and_then_no_more() -> None:
     assert page.get() == b"1"
     eventually(lambda: pages.made >= 2, EVERY_S * 5, "a page that nobody waited for")
     pages.streams = 1
-    eventually(
-        lambda: "metrics-page" not in [thread.name for thread in threading.enumerate()], EVERY_S * 5, "no thread"
-    )
+    eventually(lambda: page._thread is None, EVERY_S * 5, "the end of the thread")
