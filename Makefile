@@ -29,8 +29,11 @@ run: install ## Start everything, show live captions of a sample, stay up at htt
 demo: install ## As run, but exit after the final transcript, with a status
 	@$(BIN)/hearline demo
 
+# Most tests wait for processes and timeouts: three files at once, each with a Redis of its own, take a third of the time.
+TEST_JOBS ?= 3
+
 test: $(VENV)/dev.stamp ## Run every test (real Redis, real model)
-	@$(BIN)/python -m pytest $(TESTS)
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)
 
 lint: $(VENV)/dev.stamp ## Lint, format check, types, import contracts
 	@$(BIN)/ruff check .
