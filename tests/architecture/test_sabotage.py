@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from queueing.clock import SystemClock
+from tests.sabotage.entry import Sabotage
 from tests.sabotage.runner import ROOT, attempt, copy_tree, mutated, page, read_report
-from tests.sabotage.table import SABOTAGES, Sabotage
+from tests.sabotage.table import SABOTAGES
 from tests.support.collected import named_tests
 
 TRIED = 2

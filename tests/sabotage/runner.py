@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from queueing.clock import Clock
-from tests.sabotage.table import Sabotage
+from tests.sabotage.entry import Sabotage
 
 ROOT = Path(__file__).resolve().parents[2]
 TEST_TIMEOUT_S = 300

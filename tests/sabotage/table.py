@@ -5,32 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-QUICK = (
-    "tests/unit/",
-    "tests/integration/test_queue_",
-    "tests/integration/test_stream_slots",
-    "tests/integration/test_audio",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Sabotage:
-    """``old``: a line of ``file`` without its indentation, there exactly once; ``new`` takes its place."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    breaks: str
-    caught_by: str
-
-    @property
-    def quick(self) -> bool:
-        """Whether its test takes a second or so: no process of the service is started."""
-        return self.caught_by.startswith(QUICK)
-
+from tests.sabotage.entry import Sabotage
+from tests.sabotage.resuming import RESUMING
 
 SABOTAGES = (
     Sabotage(
@@ -393,4 +369,5 @@ SABOTAGES = (
         "A key that was taken out of the file is not valid any more.",
         "tests/unit/test_api_keys.py::test_a_changed_file_counts_at_the_next_look_and_is_not_looked_at_more_often",
     ),
+    *RESUMING,
 )
