@@ -22,7 +22,7 @@ def buffer(redis_client: redis.Redis) -> AudioBuffer:
     return buffer
 
 
-def held(client: redis.Redis) -> dict[bytes, bytes]:
+def held(client: redis.Redis) -> dict[bytes, bytes | None]:
     return {key: client.dump(key) for key in client.scan_iter()}
 
 
