@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 from flask import Request
 
-from api.addresses import Network, client_address, owner_name
+from api.addresses import Network, owner_name, sender_of
 from api.admission import Refusal, bad_handshake
 from api.attempts import WrongKeys
 from api.credentials import QUERY, Conflict, presented_key
@@ -99,8 +99,7 @@ class Access:
         found = self._keys.find(key)
         if isinstance(found, Principal):
             return found
-        forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
-        peer = client_address(request.remote_addr or "", forwarded, self._trusted)
+        peer = sender_of(request, self._trusted)
         address = str(peer or "")
         wait_s = self._wrong.one_more(owner_name(peer) if peer else "")
         if wait_s > 0:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
+from flask import Request
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -38,6 +40,12 @@ def client_address(peer: str, forwarded_for: str, trusted: Sequence[Network]) ->
             break
         address = before
     return address
+
+
+def sender_of(request: Request, trusted: Sequence[Network]) -> Address | None:
+    """The `client_address` of a request."""
+    forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
+    return client_address(request.remote_addr or "", forwarded, trusted)
 
 
 def owner_name(address: Address) -> str:

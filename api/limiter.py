@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flask import request
 
-from api.addresses import Network, client_address, owner_name
+from api.addresses import Network, owner_name, sender_of
 from api.admission import Refusal
 from api.keys import ANYBODY, Principal
 from api.pace import Pace, SharedRate
@@ -99,8 +99,7 @@ class Limiter:
     def _owners_of(self, principal: Principal) -> list[Owner]:
         found, limits = list[Owner](), self._limits
         if limits.streams_per_address or limits.tries_per_address:
-            forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
-            address = client_address(request.remote_addr or "", forwarded, limits.trusted)
+            address = sender_of(request, limits.trusted)
             if address is not None and not address.is_loopback:
                 found.append(Owner(owner_name(address), limits.streams_per_address, limits.tries_per_address))
         allowed = principal.limits

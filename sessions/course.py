@@ -78,9 +78,6 @@ class Course:
 
     def taken_over(self, now: float) -> list[Effect]:
         """A newer connection has the session: nothing of it is ours to remove."""
-        if self.phase is Phase.CLOSED:
-            self._settled = self.keeps_slot = True
-            return []
         self._settled = self.keeps_slot = True
         return self.fatal(now, ErrorCode.TAKEN_OVER, "another connection has resumed this stream")
 
