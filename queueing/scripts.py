@@ -1,7 +1,8 @@
 """The queue's Lua scripts: loaded from ``lua/``, called by digest, sent again when Redis has forgotten them.
 
 A script is one verb. ``-- @include a b`` in it stands for the files ``lua/lib/a.lua`` and ``b.lua``; Redis 6.2
-has no libraries, so they are put in place here.
+has no libraries, so they are put in place here. Another package's scripts (`sessions.scripts`) are loaded and called
+alike, and find what their own ``lib`` lacks in this one.
 """
 
 from __future__ import annotations
@@ -54,14 +55,31 @@ class Script:
 
 
 @cache
-def load_script(name: str) -> Script:
-    """The script ``lua/NAME.lua``; raises FileNotFoundError for one that is not there."""
+def load_script(name: str, folder: Path = LUA) -> Script:
+    """The script ``FOLDER/NAME.lua``; raises FileNotFoundError for one that is not there."""
 
     def included(match: re.Match[str]) -> str:
-        return "".join((LUA / "lib" / f"{part}.lua").read_text(encoding="utf-8") for part in match[1].split())
+        return "".join(part(name) for name in match[1].split())
 
-    source = _INCLUDE.sub(included, (LUA / f"{name}.lua").read_text(encoding="utf-8"))
+    def part(name: str) -> str:
+        own = folder / "lib" / f"{name}.lua"
+        return (own if own.exists() else LUA / "lib" / own.name).read_text(encoding="utf-8")
+
+    source = _INCLUDE.sub(included, (folder / f"{name}.lua").read_text(encoding="utf-8"))
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+def call_script(call: Callable[..., Any], script: Script, tail: Sequence[Any]) -> Any:
+    """Run a script by its digest, or by its text where Redis does not know it.
+
+    ``call``: a client's `execute_command`; ``tail``: the number of keys, the keys, the arguments. Raises
+    `QueueUnavailable` when Redis cannot be reached or take writes.
+    """
+    with guarded():
+        try:
+            return call("EVALSHA", script.sha, *tail)
+        except NoScriptError:
+            return call("EVAL", script.source, *tail)
 
 
 class Scripts:
@@ -75,12 +93,7 @@ class Scripts:
 
     def run(self, verb: Verb) -> Reply:
         """Run the verb's script; raises `QueueUnavailable` when Redis cannot be reached or take writes."""
-        script, tail = self._prepared(verb)
-        with guarded():
-            try:
-                return _listed(self._call("EVALSHA", script.sha, *tail))
-            except NoScriptError:
-                return _listed(self._call("EVAL", script.source, *tail))
+        return _listed(call_script(self._call, *self._prepared(verb)))
 
     def run_all(self, verbs: Sequence[Verb]) -> list[Reply]:
         """Run several in one round trip, each by itself whole or not at all; their replies in order.

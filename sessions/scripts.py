@@ -1,26 +1,16 @@
-"""The sessions' Lua scripts: called by digest, sent again when Redis has forgotten them."""
+"""The sessions' Lua scripts, loaded and called as the queue's are (`queueing.scripts`)."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import redis
-from redis.exceptions import NoScriptError
 
-from queueing.scripts import guarded
+from queueing.scripts import call_script, load_script
 
 LUA = Path(__file__).with_name("lua")
-
-
-@cache
-def load(name: str) -> tuple[str, str]:
-    """Source and SHA-1 digest of ``lua/NAME.lua``."""
-    source = (LUA / f"{name}.lua").read_text(encoding="utf-8")
-    return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 def run(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[str | int | bytes]) -> tuple[str, int]:
@@ -52,12 +42,6 @@ def as_text(value: Any) -> str:
 
 
 def _call(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[str | int | bytes]) -> list[Any]:
-    source, digest = load(name)
     tail = (len(keys), *keys, *arguments)
-    call: Callable[..., Any] = client.execute_command
-    with guarded():
-        try:
-            reply = call("EVALSHA", digest, *tail)
-        except NoScriptError:
-            reply = call("EVAL", source, *tail)
+    reply = call_script(client.execute_command, load_script(name, LUA), tail)
     return [as_text(reply[0]), *reply[1:]]

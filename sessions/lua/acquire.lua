@@ -13,19 +13,12 @@
 --   TAKEN  the session holds a slot
 --   HELD   all slots are taken, some by sessions whose clients may come back
 --   FULL   all slots are taken
+-- @include now expired
 local streams, parked, session, ttl_ms = KEYS[1], KEYS[2], ARGV[2], tonumber(ARGV[4])
 local grace_ms, resumed = tonumber(ARGV[5]), ARGV[6] == '1'
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local now = redis_now(ARGV[1])
 if resumed then redis.call('ZREM', streams, '') end -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
--- Their front end is dead, or they are parked already: whoever reaps finds them there.
-for _, session in ipairs(redis.call('ZRANGEBYSCORE', streams, '-inf', now)) do
-  redis.call('ZADD', parked, 'NX', now + grace_ms, session)
-end
-redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
+free_expired(streams, parked, now, grace_ms)
 local taken = redis.call('ZCARD', streams)
 if redis.call('ZSCORE', streams, session) then
   taken = taken - 1

@@ -7,12 +7,9 @@
 --   3 streams       pairs   session, owner, ...
 -- RETURNS {code, streams that each named owner has, in the order of the pairs, with blanks between}
 --   OK
+-- @include now
 local ttl_ms = tonumber(ARGV[2])
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local now = redis_now(ARGV[1])
 local counts = {}
 for at = 3, #ARGV, 2 do
   local key = KEYS[1] .. ARGV[at + 1]

@@ -11,12 +11,9 @@
 --   OK    the stream is counted for each owner (again: once)
 --   MANY  this owner has as many streams as it may; nothing is counted
 --   FAST  this owner asks too often; nothing is counted but that it asked
+-- @include now
 local session, ttl_ms = ARGV[2], tonumber(ARGV[3])
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local now = redis_now(ARGV[1])
 for at = 4, #ARGV, 3 do
   local most = tonumber(ARGV[at + 2])
   if most > 0 then

@@ -9,12 +9,9 @@
 --   4 keep      int     1: it keeps its slot; 0: only its end may have been missed, the slot is free
 -- RETURNS {code, sessions that are parked}
 --   OK
+-- @include now
 local streams, parked, session, grace_ms = KEYS[1], KEYS[2], ARGV[2], tonumber(ARGV[3])
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local now = redis_now(ARGV[1])
 redis.call('ZREM', streams, session) -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
 redis.call('ZADD', parked, now + grace_ms, session)
 if ARGV[4] == '1' then redis.call('ZADD', streams, now + grace_ms, session) end

@@ -10,17 +10,11 @@
 --   4 most      int     sessions at once
 -- RETURNS {code, the sessions}
 --   OK
+-- @include now expired
 local streams, parked, grace_ms, again_ms = KEYS[1], KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[3])
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local now = redis_now(ARGV[1])
 redis.call('ZREM', streams, '') -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
-for _, session in ipairs(redis.call('ZRANGEBYSCORE', streams, '-inf', now)) do
-  redis.call('ZADD', parked, 'NX', now + grace_ms, session)
-end
-redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
+free_expired(streams, parked, now, grace_ms)
 local due = redis.call('ZRANGEBYSCORE', parked, '-inf', now, 'LIMIT', 0, tonumber(ARGV[4]))
 for _, session in ipairs(due) do redis.call('ZADD', parked, now + again_ms, session) end
 return {'OK', due}

@@ -9,20 +9,13 @@
 --   4 sessions  strings the live sessions, perhaps none
 -- RETURNS {code, slots taken}
 --   OK
+-- @include now expired
 local streams, parked, ttl_ms, grace_ms = KEYS[1], KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[3])
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local now = redis_now(ARGV[1])
 redis.call('ZREM', streams, '') -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
 for i = 4, #ARGV do
   redis.call('ZADD', streams, now + ttl_ms, ARGV[i])
   redis.call('ZREM', parked, ARGV[i])
 end
--- Their front end is dead, or they are parked already: whoever reaps finds them there.
-for _, session in ipairs(redis.call('ZRANGEBYSCORE', streams, '-inf', now)) do
-  redis.call('ZADD', parked, 'NX', now + grace_ms, session)
-end
-redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)
+free_expired(streams, parked, now, grace_ms)
 return {'OK', redis.call('ZCARD', streams)}

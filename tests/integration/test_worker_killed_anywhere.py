@@ -16,7 +16,7 @@ import redis
 from queueing.job_queue import JobQueue, QueueLimits
 from queueing.scripts import load_script
 from queueing.verbs import VERBS
-from sessions.scripts import load
+from sessions.scripts import LUA
 from tests.support.eventually import eventually
 from tests.support.tripwire import Tripwire
 from tests.support.workers import Desk, ThreadWorker, WorkerProcess, noise_pcm, scripted, tidy_desk_at, worker_process
@@ -27,7 +27,7 @@ LEASE_S = 1
 LIMITS = QueueLimits(lease_ms=LEASE_S * 1000, max_attempts=4)
 FAST = {"base_s": 0.0, "per_audio_s": 0.0}
 CLAIM, SWEEP, COMPLETE = (load_script(name).sha for name in ("claim", "sweep", "complete"))
-READ = load("read")[1]
+READ = load_script("read", LUA)
 
 STEPS = {
     "before the claim arrives": (CLAIM, None, 1),
@@ -44,7 +44,7 @@ STEPS = {
 def desk(redis_url: str, redis_client: redis.Redis) -> Iterator[Desk]:
     for verb in VERBS:  # so that each is named by its digest from the first call on
         redis_client.script_load(load_script(verb.SCRIPT).source)
-    redis_client.script_load(load("read")[0])
+    redis_client.script_load(READ.source)
     with tidy_desk_at(redis_url, LIMITS) as desk:
         yield desk
 

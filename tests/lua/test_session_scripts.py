@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from queueing.scripts import guarded
-from sessions.scripts import LUA, fetch, load, run
+from queueing.scripts import guarded, load_script
+from sessions.scripts import LUA, fetch, run
 
 KEYS = ["hl:{q:m}:streams", "hl:{q:m}:parked"]
 SCRIPTS = sorted(path.stem for path in LUA.glob("*.lua"))
@@ -25,7 +25,7 @@ def section(source: str, title: str) -> str:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_header_numbers_every_key_and_argument(name: str) -> None:
-    source, _ = load(name)
+    source = load_script(name, LUA).source
     body = "\n".join(line for line in source.splitlines() if not line.startswith("--"))
     for title in ("KEYS", "ARGV"):
         listed = [int(number) for number in re.findall(r"^--\s+(\d+) ", section(source, title), re.MULTILINE)]
@@ -38,7 +38,7 @@ def test_the_header_numbers_every_key_and_argument(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_header_names_every_code_that_is_returned(name: str) -> None:
-    source, _ = load(name)
+    source = load_script(name, LUA).source
     listed = set(re.findall(r"^--   ([A-Z]+)\b", source[source.index("-- RETURNS") :], re.MULTILINE))
     assert set(re.findall(r"return \{'([A-Z]+)'", source)) == listed
 

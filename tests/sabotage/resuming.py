@@ -23,7 +23,7 @@ RESUMING = (
     ),
     Sabotage(
         "slot-seen-late-is-reaped",
-        "sessions/lua/reap.lua",
+        "sessions/lua/lib/expired.lua",
         "redis.call('ZADD', parked, 'NX', now + grace_ms, session)",
         "redis.call('ZADD', parked, 'NX', 0, session)",
         "A session whose slot expired waits for its grace time from then on.",

@@ -195,7 +195,7 @@ SABOTAGES = (
     ),
     Sabotage(
         "slots-never-expire",
-        "sessions/lua/acquire.lua",
+        "sessions/lua/lib/expired.lua",
         "redis.call('ZREMRANGEBYSCORE', streams, '-inf', now)",
         "",
         "The slots of a front end that died come free.",
