@@ -27,7 +27,7 @@ LEASE_S = 1
 LIMITS = QueueLimits(lease_ms=LEASE_S * 1000, max_attempts=4)
 FAST = {"base_s": 0.0, "per_audio_s": 0.0}
 CLAIM, SWEEP, COMPLETE = (load_script(name).sha for name in ("claim", "sweep", "complete"))
-READ = load_script("read", LUA)
+READ = load_script("read", LUA).sha
 
 STEPS = {
     "before the claim arrives": (CLAIM, None, 1),
@@ -44,7 +44,7 @@ STEPS = {
 def desk(redis_url: str, redis_client: redis.Redis) -> Iterator[Desk]:
     for verb in VERBS:  # so that each is named by its digest from the first call on
         redis_client.script_load(load_script(verb.SCRIPT).source)
-    redis_client.script_load(READ.source)
+    redis_client.script_load(load_script("read", LUA).source)
     with tidy_desk_at(redis_url, LIMITS) as desk:
         yield desk
 
