@@ -238,7 +238,9 @@ class _Talk:
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close_socket()
             case "eof":
-                self.connection.socket.shutdown(socket.SHUT_RDWR)
+                self.connection.socket.shutdown(socket.SHUT_WR)
+                for _ in self.connection:  # till the client leaves: unread audio would make it a reset, which may
+                    pass  # destroy what is on its way, the `ready` with the token as well
             case "restart":
                 self.connection.close(1012)
             case "later":
