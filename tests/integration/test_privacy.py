@@ -105,6 +105,7 @@ def test_nothing_that_is_said_stays(
     assert not [text for text in told if CANARIES.search(text)]
 
     # What a dead job needs to be tried again; nothing of what was decoded. Forgotten when an operator says so.
+    eventually(lambda: not leftovers(redis_client), what="the end of both streams in Redis")
     kept = in_redis(redis_client)
     assert all(re.fullmatch(r"hl:\{q:main\}:job:\w+:f:0", name) for name in kept)
     assert all(0 < redis_client.ttl(name) <= 86_400 for name in kept)
@@ -127,6 +128,8 @@ def test_a_fault_of_the_stream_itself_quotes_nothing(
         receive_all(client)
     eventually(lambda: bool(api.events("stream_summary")), what="the stream's log line")
     assert not [line for line in api.log if CANARIES.search(line)]
+    # What the client was told goes when the connection is closed, which is after the log line.
+    eventually(lambda: not leftovers(redis_client), what="the end of the stream in Redis")
     assert in_redis(redis_client) == []
 
 
