@@ -64,9 +64,10 @@ class TakingUp:
     def _go_on(self, stored: StoredSession, last_seq: int, ticket: Ticket, terms: ResumeTerms) -> Session:
         past, audio = self._read(stored, last_seq)
         try:
+            # First: should a later step fail, the next attempt finds this front end noted, not the older one.
+            announce_taken(self.client, stored.fields.get("front", ""), stored.session, stored.epoch)
             self.slots.ask(stored.session, resumed=True)
             self.queue.adopt(stored.session, self.front)
-            announce_taken(self.client, stored.fields.get("front", ""), stored.session, stored.epoch)
         except QueueUnavailable:
             self.cleaner.park(stored.session, stored.epoch, {}, keep_slot=True)
             raise

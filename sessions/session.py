@@ -225,12 +225,16 @@ class Session(Timers):
         return effects if self.closed or past.error is None else effects + stream.fatal(now, *past.error)
 
     def on_reconnected(self, now: float) -> list[Effect]:
-        """The subscription was interrupted: reads the events, then asks again for finals that are due (their ids
-        make that harmless; a Redis that forgot a job learns of it again)."""
-        if self.closed or not self.waiting_for_finals:
+        """The subscription was interrupted: asks whether the stream went on elsewhere meanwhile; reads the events, then
+        asks again for finals that are due (their ids make that harmless; a Redis that forgot a job learns of it
+        again)."""
+        if self.closed:
             return []
+        effects = self._stream.confirm()
+        if not self.waiting_for_finals:
+            return effects
         self._ask_again = True
-        return [self._read(now)]
+        return [*effects, self._read(now)]
 
     def set_load(self, partial_wait_s: float, workers: int) -> None:
         """How long a partial that is asked for now would wait, and how many workers there are. The client is told with

@@ -128,3 +128,7 @@ class Storing(Course):
             return []
         self._trimmed = before
         return [TrimAudio(before)]
+
+    def confirm(self) -> list[Effect]:
+        """Learn from a write that changes nothing whether a newer connection has the stream: word of it may be lost."""
+        return [TrimAudio(self._trimmed)] if self.ledger.held else []

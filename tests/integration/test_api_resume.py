@@ -186,6 +186,20 @@ def test_of_two_connections_the_newer_wins_and_the_older_is_told(
     assert receive_all(client)[-1] == Done(audio_s=6.0, finals=1)
 
 
+def test_an_older_connection_is_told_so_even_if_word_of_the_newer_was_lost(
+    fronts: tuple[LiveApi, LiveApi], worker: QueueWorker, redis_client: redis.Redis
+) -> None:
+    older, ready = begin(fronts[0])
+    older.send(SOUND[:32_000])
+    redis_client.hset(f"hl:{{s:{ready.session}}}:meta", "front", "one that is not there")  # word of it goes there
+    newer = come_back(fronts[1], ready)
+    resumed(newer)
+    redis_client.client_kill_filter(_type="pubsub")
+    assert refused(older) == "taken_over", "its front end asks when it hears again"
+    newer.send(encode(End()))
+    assert isinstance(receive_all(newer)[-1], Done)
+
+
 def test_a_final_in_a_workers_hands_is_told_to_the_new_front_end(
     fronts: tuple[LiveApi, LiveApi], api: LiveApi, redis_client: redis.Redis
 ) -> None:
