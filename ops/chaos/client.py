@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 
 from ops.chaos.audio import SAMPLE_RATE, Clip
 from ops.chaos.dialer import Dialer, NoWay
+from ops.chaos.older import await_taken_over
 from ops.chaos.records import Joined, Leave, Record, Seen, StreamPlan
 from sessions import wire
 
@@ -26,7 +27,8 @@ ADMIT_S = 25.0
 """A client that is refused tries again for so long."""
 RETURN_MARGIN_S = 3.0
 """A client tries to come back for this much longer than the service waits for it."""
-TAKEN_OVER_S = 8.0
+SOON_S = 3.0
+"""A connection that was left behind is listened to for so long after the end of the stream."""
 LIFE_MARGIN_S = 75.0
 """A stream has ended this long after its last word, whatever happened."""
 
@@ -76,7 +78,7 @@ class Client:
         finally:
             record.ended_s = self._around.now()
             for task in self._watchers:
-                await asyncio.wait({task}, timeout=TAKEN_OVER_S)
+                await asyncio.wait({task}, timeout=SOON_S)
                 task.cancel()
         return record
 
@@ -224,28 +226,12 @@ class Client:
     async def _part(self, connection: ClientConnection) -> None:
         if self._stealing is not None:
             old, self._stealing = self._stealing, None
-            self._watchers.add(asyncio.create_task(self._await_taken_over(old)))
+            self._watchers.add(asyncio.create_task(await_taken_over(old, self.record, self._around.now)))
             return
         with suppress(OSError, TimeoutError):
             await connection.close()
         if self.record.outcome in ("done", "error"):
             self.record.close_code = connection.close_code
-
-    async def _await_taken_over(self, old: ClientConnection) -> None:
-        """The connection that was left behind must be told so, if it still stands."""
-        try:
-            async with asyncio.timeout(TAKEN_OVER_S):
-                while True:
-                    message = wire.decode_server(await old.recv())
-                    if isinstance(message, wire.Error) and message.fatal:
-                        self.record.older_told.append(message.code)
-                        break
-        except TimeoutError:
-            if not self.record.outcome:
-                self.record.odd.append("the older of two connections was not told that it was taken over")
-        except (ConnectionClosed, OSError, wire.WireError):
-            pass
-        old.transport.abort()
 
     # Speaking.
 
