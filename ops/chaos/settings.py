@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from queueing.limits import QueueLimits
+
+MARGIN_S = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -26,8 +30,8 @@ class Profile:
     @property
     def settle_s(self) -> float:
         """After the last stream Redis and the processes are as before within this: the longest of the grace, the
-        life of a slot and that of a worker's record."""
-        return max(self.grace_s + self.lease_s, 45.0)
+        life of a slot, that of a worker's record and that of a cancelled job whose worker died over it."""
+        return max(self.grace_s + self.lease_s, QueueLimits().tombstone_ms / 1000 + MARGIN_S)
 
 
 SCRIPT = {"base_s": 0.15, "per_audio_s": 0.03, "kind_scale": {"final": 2.0}}
