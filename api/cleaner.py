@@ -53,7 +53,7 @@ class Cleaner:
         self._postponed: deque[Step] = deque(maxlen=MOST_POSTPONED)
 
     def end_session(self, session: str, epoch: int) -> None:
-        """Remove the session's jobs, events and audio, unless a newer connection than ``epoch`` has it."""
+        """Remove the session's jobs, events, audio and slot, unless a newer connection than ``epoch`` has it."""
 
         def end() -> None:
             try:
@@ -61,17 +61,22 @@ class Cleaner:
             except TakenOver:
                 log.info("session_taken_over", session=session, step="end_session")
             else:
-                self._queue.cancel_session(session)
+                self._forget(session)
 
         self._do("end_session", session, end)
 
     def park(self, session: str, epoch: int, fields: Mapping[str, str], *, keep_slot: bool) -> None:
         """Leave the session to be resumed, or reaped, with these fields of its description, unless a newer connection
-        than ``epoch`` has it."""
+        than ``epoch`` has it. One that is in Redis no more is not left: nobody could come back to it."""
 
         def park() -> None:
             try:
-                self._buffer.remember(session, fields, epoch=epoch)
+                if self._buffer.epoch(session):
+                    self._buffer.remember(session, fields, epoch=epoch)
+                else:  # a newer connection has brought it to its end, or Redis forgot it
+                    self._buffer.delete(session, epoch=epoch)
+                    self._forget(session)
+                    return
             except TakenOver:
                 log.info("session_taken_over", session=session, step="park")
             else:
@@ -103,10 +108,14 @@ class Cleaner:
             self._buffer.delete(session, epoch=epoch)
         except TakenOver:
             return
-        self._queue.cancel_session(session)
-        self._parking.forget(session)
+        self._forget(session)
         self._metrics.reaped.inc()
         log.info("session_reaped", session=session)
+
+    def _forget(self, session: str) -> None:
+        """Its audio and description are gone: so goes the rest."""
+        self._queue.cancel_session(session)
+        self._parking.forget(session)
 
     def _do(self, step: str, session: str, call: Callable[[], object]) -> None:
         problem = self._redis_error()

@@ -77,9 +77,11 @@ class Course:
         return [told, *self._close(now, close, code.value)]
 
     def taken_over(self, now: float) -> list[Effect]:
-        """A newer connection has the session: nothing of it is ours to remove."""
+        """A newer connection has the session. Nothing of it is ours to remove, unless that one has ended it already:
+        what this one wrote since is nobody's then."""
         self._settled = self.keeps_slot = True
-        return self.fatal(now, ErrorCode.TAKEN_OVER, "another connection has resumed this stream")
+        told = self.fatal(now, ErrorCode.TAKEN_OVER, "another connection has resumed this stream")
+        return [*told, CancelSession()]
 
     def limit_error(self) -> Send:
         """The client sent more than ``max_audio_s``; the stream is ended after this."""

@@ -19,10 +19,10 @@ from sessions.errors import BadMessage, UnknownType, WireError
 
 __all__ = [
     "BYTES_PER_SAMPLE", "BYTES_PER_SECOND", "CHANNELS", "CODES", "ENCODING", "MAX_BAD_MESSAGES", "MAX_ENDPOINT_MS",
-    "MAX_HOTWORDS", "MAX_INITIAL_PROMPT", "MAX_TEXT_BYTES", "MIN_ENDPOINT_MS", "PROTOCOL", "SAMPLE_RATE", "Ack",
-    "BadMessage", "ClientMessage", "CloseCode", "CodeInfo", "Done", "End", "Error", "ErrorCode", "Final", "Flush",
-    "Keepalive", "Limits", "Partial", "Ready", "Resume", "ServerMessage", "Start", "Status", "Timing", "UnknownType",
-    "WireError", "Word", "decode_client", "decode_server", "encode",
+    "MAX_HOTWORDS", "MAX_INITIAL_PROMPT", "MAX_LAST_SEQ", "MAX_TEXT_BYTES", "MIN_ENDPOINT_MS", "PROTOCOL",
+    "SAMPLE_RATE", "Ack", "BadMessage", "ClientMessage", "CloseCode", "CodeInfo", "Done", "End", "Error",
+    "ErrorCode", "Final", "Flush", "Keepalive", "Limits", "Partial", "Ready", "Resume", "ServerMessage", "Start",
+    "Status", "Timing", "UnknownType", "WireError", "Word", "decode_client", "decode_server", "encode",
 ]  # fmt: skip
 
 PROTOCOL = 1
@@ -45,6 +45,8 @@ MIN_ENDPOINT_MS = 100
 MAX_ENDPOINT_MS = 10_000
 MAX_BAD_MESSAGES = 100
 """Wrong messages of one stream until it is closed."""
+MAX_LAST_SEQ = 2**31 - 1
+"""Years of partials. The server counts on from what a client says, in numbers that every client can read."""
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -98,7 +100,7 @@ class Resume(_Message):
     """Of the stream's `Ready`."""
     token: str = Field(min_length=1, max_length=128)
     """Of the newest `Ready` that arrived."""
-    last_seq: int = Field(ge=0)
+    last_seq: int = Field(ge=0, le=MAX_LAST_SEQ)
     """Of the newest `Partial` or `Final` that arrived; 0 for none."""
 
 

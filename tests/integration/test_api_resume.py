@@ -5,13 +5,10 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 import redis
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection
 
 from ops.redis_server import RedisServer
 from queueing.lane import Kind
@@ -24,7 +21,6 @@ from sessions.wire import (
     Flush,
     Ready,
     Resume,
-    ServerMessage,
     Start,
     decode_server,
     encode,
@@ -32,6 +28,7 @@ from sessions.wire import (
 from tests.support.eventually import eventually
 from tests.support.frames import BINARY, CLOSE, TEXT, RawClient, frame, upgrade_request
 from tests.support.live_api import LiveApi, leftovers, receive_all, receive_until
+from tests.support.returning import begin, come_back, finals_of, refused, resumed, vanish
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import speech, text_of
 
@@ -66,55 +63,12 @@ def worker(api: LiveApi, redis_client: redis.Redis, fronts: tuple[LiveApi, LiveA
         yield worker
 
 
-def vanish(connection: ClientConnection) -> None:
-    """Reset the connection: no close frame, no FIN."""
-    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.socket.shutdown(socket.SHUT_RD)
-    connection.close_timeout = 0
-    with suppress(OSError, ConnectionClosed):
-        connection.socket.close()
-
-
-def begin(api: LiveApi, start: Start | None = None) -> tuple[ClientConnection, Ready]:
-    client = api.connect(legacy=True)
-    client.send(encode(start or Start(language="en", partials=False)))
-    ready = decode_server(client.recv(10))
-    assert isinstance(ready, Ready)
-    assert ready.token
-    assert not ready.resumed
-    assert (ready.received_s, ready.resume_s) == (0, GRACE_S)
-    return client, ready
-
-
-def come_back(api: LiveApi, ready: Ready, last_seq: int = 0, token: str | None = None) -> ClientConnection:
-    client = api.connect(legacy=True)
-    client.send(encode(Resume(session=ready.session, token=token or ready.token or "", last_seq=last_seq)))
-    return client
-
-
-def resumed(client: ClientConnection) -> Ready:
-    ready = decode_server(client.recv(10))
-    assert isinstance(ready, Ready), ready
-    assert ready.resumed
-    return ready
-
-
-def refused(client: ClientConnection) -> str:
-    messages = receive_all(client)
-    assert client.protocol.close_code == 1008
-    assert isinstance(messages[-1], Error)
-    return messages[-1].code
-
-
-def finals_of(messages: list[ServerMessage]) -> list[Final]:
-    return [message for message in messages if isinstance(message, Final)]
-
-
 @pytest.mark.parametrize("other", [0, 1])
 def test_a_lost_connection_costs_no_sample_and_no_final(
     fronts: tuple[LiveApi, LiveApi], worker: QueueWorker, other: int
 ) -> None:
     client, ready = begin(fronts[0])
+    assert ready.resume_s == GRACE_S
     client.send(SOUND[:64_000])
     client.send(encode(Flush()))
     first = receive_until(client, Final)

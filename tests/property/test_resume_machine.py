@@ -177,7 +177,8 @@ class ResumeMachine(RuleBasedStateMachine):
         texts = [final.text for final in client.finals if final.text]
         assert texts == sorted(set(texts), key=lambda text: int(text.rpartition(":")[2])), "each decode is said once"
         stream.close(answered=True)
-        assert stream.store is None, "nothing stays of a stream whose end was heard"
+        # A front end that is lost over that leaves it to expire.
+        assert stream.store is None or stream.lost, "nothing stays of a stream whose end was heard"
 
 
 ResumeMachine.TestCase.settings = settings(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sessions.codes import ErrorCode
 from sessions.wire import (
     MAX_ENDPOINT_MS,
+    MAX_LAST_SEQ,
     MIN_ENDPOINT_MS,
     Ack,
     ClientMessage,
@@ -64,7 +65,7 @@ resumes = st.builds(
     Resume,
     session=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64),
     token=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128),
-    last_seq=counts,
+    last_seq=st.integers(0, MAX_LAST_SEQ),
 )
 client_messages = starts | resumes | st.sampled_from([Flush(), Keepalive(), End()])
 

@@ -158,12 +158,14 @@ class LiveApi:
         return [fields for line in lines if (fields := json.loads(line)).get("event") == name]
 
     def connect(self, **options: Any) -> ClientConnection:
-        """A client connection; closing it does not wait for long.
+        """A client connection; closing it does not wait for long. It sends no pings of its own: those of a connection
+        that a test has left behind would draw random numbers while another test counts on having them to itself.
 
         A web process that stood still for some seconds, as on a busy machine, takes Redis for silent and refuses until
         its next look: that is waited for, once.
         """
-        settings: dict[str, Any] = {"max_size": None, "close_timeout": 5, "compression": None, "proxy": None, **options}
+        settings: dict[str, Any] = {"max_size": None, "close_timeout": 5, "compression": None, "proxy": None}
+        settings |= {"ping_interval": None, **options}
         try:
             connection: ClientConnection = connect(self.stream_url, **settings)
         except InvalidStatus as refused:

@@ -55,6 +55,19 @@ def append(offset: int, data: bytes) -> AppendAudio:
     return AppendAudio(offset, data, follows=offset, keep_from=0)
 
 
+class Described:
+    """The buffer of a stage: the session is there, or it is ``gone``."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)
+
+    def epoch(self, _session: str) -> int:
+        return 0 if self._stage.gone else self._stage.epoch
+
+
 class Stage:
     """Fakes of everything around a runner. ``calls`` is what happened, in order; ``faults`` is what fails."""
 
@@ -65,14 +78,14 @@ class Stage:
         self.clock = ManualClock()
         self.redis_error = ""
         self.summary = StreamSummary("s")
-        self.id, self.epoch = "s", 7
+        self.id, self.epoch, self.gone = "s", 7, False
         self.policy = "priority"
         registry = CollectorRegistry()
         self.metrics = StreamMetrics(registry)
         stage = cast(Any, self)
         self.cleaner = Cleaner(
             cast(JobQueue, stage),
-            cast(AudioBuffer, stage),
+            cast(AudioBuffer, Described(stage)),
             cast(StreamSlots, stage),
             cast(Parking, stage),
             self.metrics,
@@ -147,6 +160,9 @@ class Stage:
         assert epoch == self.epoch
         self._do("delete")
 
+    def forget(self, _session: str) -> None:
+        self._do("forget")
+
     def park(self, _session: str, *, keep_slot: bool) -> None:
         self._do(f"park {keep_slot}")
 
@@ -217,7 +233,7 @@ def test_lost_audio_is_told_once_and_nothing_is_queued_on_it() -> None:
     )
     assert done[0] == "append 0"
     assert done[1].startswith("on_append_failed lost=True")
-    assert done[2:] == ["cancel_partial", "send erro", "delete", "cancel_session"]
+    assert done[2:] == ["cancel_partial", "send erro", "delete", "cancel_session", "forget"]
     assert stage.runner.close == (CloseCode.INTERNAL, "state_lost")
 
 
@@ -276,7 +292,7 @@ def test_a_client_that_cannot_be_reached_is_told_nothing_more(cause: EndCause, o
     stage.replies["on_disconnect"] = [CancelSession()]
     done = Send(Done(audio_s=0, finals=0))
     assert stage.run(done, done, CancelPartial()) == [
-        "send done", f"on_disconnect {outcome} left=False", "cancel_partial", "delete", "cancel_session",
+        "send done", f"on_disconnect {outcome} left=False", "cancel_partial", "delete", "cancel_session", "forget",
     ]  # fmt: skip
     assert stage.runner.lost is not None
 
@@ -289,9 +305,9 @@ def test_cleanup_waits_for_redis_without_calling_it() -> None:
     assert stage.calls == []
     stage.redis_error = ""
     stage.cleaner.catch_up()
-    assert stage.calls == ["delete", "cancel_session", "release"]
+    assert stage.calls == ["delete", "cancel_session", "forget", "release"]
     stage.cleaner.catch_up()
-    assert len(stage.calls) == 3
+    assert len(stage.calls) == 4
 
 
 def test_cleanup_that_fails_is_tried_again() -> None:
@@ -301,7 +317,7 @@ def test_cleanup_that_fails_is_tried_again() -> None:
     stage.cleaner.catch_up()
     stage.faults.clear()
     stage.cleaner.catch_up()
-    assert stage.calls == ["delete", "delete", "delete", "cancel_session"]
+    assert stage.calls == ["delete", "delete", "delete", "cancel_session", "forget"]
 
 
 @pytest.mark.parametrize("effect", [append(0, b"ab"), Remember({"a": "1"}), TrimAudio(4), OpenBuffer({})])
@@ -328,6 +344,12 @@ def test_a_session_is_parked_unless_a_newer_connection_has_it() -> None:
     stage.faults["remember {} not [] from 0"] = stage.faults["delete"] = [TakenOver("s")]
     stage.calls.clear()
     assert stage.run(Park(keep_slot=False), CancelSession()) == ["remember {} not [] from 0", "delete"]
+
+
+def test_a_session_that_is_in_redis_no_more_is_not_parked() -> None:
+    stage = Stage()
+    stage.gone = True
+    assert stage.run(Park(keep_slot=True, fields={"a": "1"})) == ["delete", "cancel_session", "forget"]
 
 
 @pytest.mark.parametrize(
