@@ -32,7 +32,9 @@ async def await_taken_over(old: ClientConnection, record: Record, now: Callable[
                     return
                 continue
             if isinstance(message, wire.Error) and message.fatal:
-                record.older_told.append(message.code)
+                # Nothing is said on it any more: should nobody let the newer one in for so long, it ends as idle.
+                if record.joined[joined:] or message.code != "idle_timeout":
+                    record.older_told.append(message.code)
                 return
     except (ConnectionClosed, OSError, wire.WireError):
         pass

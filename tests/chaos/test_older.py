@@ -21,16 +21,14 @@ class Silent:
 
     async def recv(self) -> str:
         if self._messages:
+            await asyncio.sleep(0)  # after what else happens at the same moment
+            await asyncio.sleep(0)
             return self._messages.pop(0)
         await asyncio.Event().wait()
         raise AssertionError("nothing comes")
 
     def abort(self) -> None:
         self.aborted = True
-
-
-def joined(at_s: float) -> Joined:
-    return Joined(at_s, 2, resumed=True, received=0, acknowledged=0, sent=0, resumable=True)
 
 
 def listen(old: Silent, times_s: Sequence[float], *, newer_at_s: float | None = None) -> Record:
@@ -69,3 +67,9 @@ def test_until_a_newer_connection_has_the_stream_nobody_is_taken_over() -> None:
 def test_what_it_was_told_is_noted() -> None:
     told = encode(Error(code="taken_over", message="no", fatal=True))
     assert listen(Silent(told), [1.0], newer_at_s=0.5).older_told == ["taken_over"]
+
+
+def test_it_may_end_as_idle_while_no_newer_one_is_let_in() -> None:
+    idle = encode(Error(code="idle_timeout", message="no", fatal=True))
+    assert listen(Silent(idle), [1.0]).older_told == []
+    assert listen(Silent(idle), [1.0], newer_at_s=0.5).older_told == ["idle_timeout"], "it was not its stream then"
