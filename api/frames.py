@@ -4,6 +4,7 @@ what the WebSocket library takes for them; everything else, and all that is wron
 
 from __future__ import annotations
 
+import numpy as np
 from wsproto import WSConnection
 from wsproto.frame_protocol import Opcode
 
@@ -93,7 +94,8 @@ def announced(connection: WSConnection) -> tuple[Opcode, int] | None:
 
 
 def _unmasked(key: bytes, data: bytes) -> bytes:
-    """RFC 6455, 5.3, as one operation on numbers of this many bytes."""
-    size = len(data)
-    keys = (key * (size // 4 + 1))[:size]
-    return (int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")).to_bytes(size, "little")
+    """RFC 6455, 5.3, eight bytes at a time."""
+    padding = -len(data) % 8
+    words = np.frombuffer(data + bytes(padding) if padding else data, np.uint64)
+    plain = np.bitwise_xor(words, np.frombuffer(key + key, np.uint64)).tobytes()
+    return plain[: len(data)] if padding else plain

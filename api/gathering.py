@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-READS_PER_S = 500.0
+READS_PER_S = 375.0
 LONGEST_PAUSE_S = 0.2
 SHORTEST_PAUSE_S = 0.02
-"""Less is not worth a wait: up to ten streams read at once."""
+"""Less is not worth a wait: up to seven streams read at once."""
 MUCH_BYTES = 12_800
 """A read of so much (0.4 s) is followed by the next at once: the client is ahead of real time, or behind."""
 

@@ -42,8 +42,9 @@ class SessionLimits:
     min_partial_audio_s: float = 0.5
     endpoint_s: float | None = 0.8
     """The pause that ends a segment, for streams that name none; None: none does, and everything is decoded."""
-    coalesce_s: float = 0.5
-    """While somebody speaks, this much collects for a round trip to the buffer, unless a decode needs it before."""
+    coalesce_s: float = 1.0
+    """While somebody speaks, this much collects for a round trip to the buffer, unless a decode needs it before: as
+    between two partials, so that most of it is stored together with what one needs."""
     repair_after_s: float = 2.0
     """A final that is due and silent for this long is looked for in the durable events, again and again."""
     retry_after_s: float = 5.0

@@ -138,13 +138,13 @@ def _is_swapped(little: Samples, big: Samples) -> bool:
     The high bytes must be anything, as low bytes of sound are: a loud tone near 8 kHz with a faint sound on it
     has two.
     """
-    if len(np.unique(np.floor(little / 256))) < 64:
+    rough_little = float(np.mean(np.abs(np.diff(little))))
+    if rough_little <= 4_000:  # first, for it lets nearly all go that are samples
         return False
-    rough_little, rough_big = (float(np.mean(np.abs(np.diff(x)))) for x in (little, big))
     return (
         0.02 < float(np.mean(big < 0)) < 0.98  # with 8-bit steps the low bytes are all 0
-        and rough_little > 4_000
-        and rough_little > 4 * rough_big
+        and rough_little > 4 * float(np.mean(np.abs(np.diff(big))))
+        and len(np.unique(np.floor(little / 256))) >= 64
         and _neighbours_correlate(little) < 0.4
         and _neighbours_correlate(big) > 0.4
     )
