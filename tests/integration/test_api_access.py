@@ -202,6 +202,7 @@ def test_many_wrong_keys_are_slowed_down_and_the_right_one_is_not(redis_server: 
         assert statuses[-1] == 429
         assert int(answers[-1][1]["Retry-After"]) >= 1
         assert json.loads(answers[-1][2])["code"] == "rate_limited"
+        eventually(lambda: len(api.events("api_key_refused")) >= statuses.count(401), what="a log line for each")
         assert len(api.events("api_key_refused")) == statuses.count(401)
         with api.connect(additional_headers={"Authorization": f"Bearer {key}"}):
             pass
