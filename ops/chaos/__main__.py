@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from ops.chaos.audio import Clip, make_clips
+from ops.chaos.audio import Clip, make_clips, whole_hundredths
 from ops.chaos.plan import BETWEEN_STREAMS_S, KINDS, chosen_kinds
 from ops.chaos.report import report, words
 from ops.chaos.run import Result, Wanted, run_seed
@@ -136,7 +136,7 @@ def _clips(model: str, speech: Path | None) -> Callable[[random.Random], tuple[C
         return make_clips
     if speech is None:
         raise Missing("--model whisper needs recordings: --speech DIR with a manifest.csv")
-    recordings = tuple(Clip(clip.id, clip.audio) for clip in load_clips(speech, LEAST_S, MOST_S))
+    recordings = tuple(Clip(clip.id, whole_hundredths(clip.audio)) for clip in load_clips(speech, LEAST_S, MOST_S))
     return lambda rng: tuple(rng.sample(recordings, min(RECORDINGS, len(recordings))))
 
 

@@ -31,6 +31,12 @@ class Clip:
         return self.pcm[2 * round(start_s * SAMPLE_RATE) : 2 * round(end_s * SAMPLE_RATE)]
 
 
+def whole_hundredths(pcm: bytes) -> bytes:
+    """Without what is left of a hundredth of a second at the end: the wire's times are rounded to less than a
+    millisecond, and so a sample that is lost at the end of a stream shows."""
+    return pcm[: len(pcm) - len(pcm) % (BYTES_PER_S // 100)]
+
+
 def scripted_text(pcm: bytes) -> str:
     """The text of a scripted worker: a word for every half second that is not digital silence, spelled from a digest
     of its samples. Written down a second time here, so that the books do not trust the service's own."""

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from ops.chaos.__main__ import main
-from ops.chaos.audio import make_clips
+from ops.chaos.audio import make_clips, whole_hundredths
 from ops.chaos.plan import KINDS, WEBS, WORKERS, Plan, chosen_kinds, make_plan
 from ops.chaos.records import Leave
 
@@ -26,6 +26,11 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert [clip.pcm for clip in make_clips(random.Random("7 audio"))] == [
         clip.pcm for clip in make_clips(random.Random("7 audio"))
     ]
+
+
+def test_what_streams_send_ends_where_the_times_of_the_wire_are_exact() -> None:
+    assert all(whole_hundredths(clip.pcm) == clip.pcm for clip in CLIPS)
+    assert len(whole_hundredths(bytes(2 * 82_220))) == 2 * 82_080, "5.13875 s, which the wire rounds, are 5.13 s"
 
 
 def test_other_faults_leave_the_times_of_a_run_to_its_seed() -> None:
