@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from api.metrics import StreamMetrics
+from queueing.clock import Clock
 from queueing.errors import QueueUnavailable
 from queueing.job_queue import JobQueue
 from sessions.admission import StreamSlots
@@ -25,6 +26,9 @@ CATCH_UP = 50
 
 REAP = 20
 """Sessions that are reaped at one pulse."""
+
+CATCH_UP_S = 1.0
+"""Nothing more is begun after this: who asks whether Redis answers is told by the same pulse, and must not wait."""
 
 log = structlog.get_logger()
 
@@ -43,6 +47,7 @@ class Cleaner:
         parking: Parking,
         metrics: StreamMetrics,
         redis_error: Callable[[], str],
+        clock: Clock,
     ) -> None:
         self._queue = queue
         self._buffer = buffer
@@ -50,6 +55,7 @@ class Cleaner:
         self._parking = parking
         self._metrics = metrics
         self._redis_error = redis_error
+        self._clock = clock
         self._postponed: deque[Step] = deque(maxlen=MOST_POSTPONED)
 
     def end_session(self, session: str, epoch: int) -> None:
@@ -91,11 +97,17 @@ class Cleaner:
 
     def catch_up(self) -> None:
         """Redis answers: do some of what was postponed, and reap some of those who did not come back."""
+        give_up_s = self._clock.monotonic() + CATCH_UP_S
         for _ in range(min(CATCH_UP, len(self._postponed))):
+            if self._clock.monotonic() > give_up_s:
+                return
             self._do(*self._postponed.popleft())
         try:
-            for session in self._parking.due(REAP):
-                self._reap(session)
+            # One by one: what is asked for and not reaped would wait for long until somebody gets it again.
+            for _ in range(REAP):
+                if self._clock.monotonic() > give_up_s or not (sessions := self._parking.due(1)):
+                    return
+                self._reap(*sessions)
         except QueueUnavailable as error:  # the next pulse, or another process, goes on
             log.info("reaping_postponed", reason=str(error))
             self._metrics.redis_failures.labels("reap").inc()

@@ -87,7 +87,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         streams.on_workers,
     )
     buffer = AudioBuffer(client, AUDIO_TTL_S)
-    cleaner = Cleaner(queue, buffer, slots, parking, metrics, redis_error=lambda: pulse.known_redis_error)
+    cleaner = Cleaner(queue, buffer, slots, parking, metrics, lambda: pulse.known_redis_error, clock)
     stopping = threading.Event()
     ports = Ports(
         queue=queue,

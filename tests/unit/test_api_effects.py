@@ -90,6 +90,7 @@ class Stage:
             cast(Parking, stage),
             self.metrics,
             lambda: self.redis_error,
+            self.clock,
         )
         ports = Ports(
             queue=cast(JobQueue, stage),
