@@ -54,12 +54,13 @@ class Ticket:
     def __init__(
         self,
         session: str,
-        give_back: Callable[[str, str | None], None],
+        give_back: Callable[[str, str | None, bool], None],
         principal: Principal = ANYBODY,
         *,
         only_resume: bool = False,
     ) -> None:
-        self.session = self._admitted_as = session
+        self.session = self.connection = session
+        """``connection``: the name that it was admitted under, whichever session it has now."""
         self.only_resume = only_resume
         self.epoch = 1
         """Which connection of the session this is."""
@@ -72,7 +73,8 @@ class Ticket:
         """``keep_slot``: the session's slot outlives the stream. Idempotent."""
         if self._held:
             self._held = False
-            self._give_back(self._admitted_as, None if keep_slot or self.only_resume else self.session)
+            session = None if keep_slot or self.only_resume else self.session
+            self._give_back(self.connection, session, keep_slot)
 
 
 class Admission:
@@ -89,8 +91,8 @@ class Admission:
         redis_error: Callable[[], str],
         release_slot: Callable[[str], None],
         overload: Callable[[], Refusal | None] = lambda: None,
-        limit: Callable[[str, Principal], Refusal | None] = lambda _session, _principal: None,
-        unlimit: Callable[[str], None] = lambda _session: None,
+        limit: Callable[[str, Principal, bool], Refusal | None] = lambda _session, _principal, _back: None,
+        unlimit: Callable[[str, bool], None] = lambda _session, _keep: None,
         identify: Callable[[], Principal | Refusal] = lambda: ANYBODY,
     ) -> None:
         """``overload``: why no new stream is taken now, None when one is. ``limit`` counts a stream for its client, or
@@ -144,7 +146,7 @@ class Admission:
         try:
             slot = self._take_slot(session, principal)
             if isinstance(slot, Refusal):
-                self._unlimit(session)
+                self._unlimit(session, False)
                 yield self._refuse(slot)
                 return
             with self._lock:
@@ -178,10 +180,10 @@ class Admission:
 
     def _take_slot(self, session: str, principal: Principal) -> Slot | Refusal:
         problem = self._redis_error()
+        back = "resume" in request.args  # to go on with a stream, that is, whose slot is its own
         try:
-            if not problem and (over := self._limit(session, principal)) is not None:
+            if not problem and (over := self._limit(session, principal, back)) is not None:
                 return over
-            back = "resume" in request.args  # to go on with a stream, that is, whose slot is its own
             slot = Slot.FULL if problem else Slot.HELD if back else self._slots.ask(session)
         except RedisFull as error:
             return _busy("redis_memory", ErrorCode.OVERLOADED, str(error))
@@ -197,11 +199,11 @@ class Admission:
             f"all {self._max_streams} streams are in use (HEARLINE_MAX_STREAMS); try again later",
         )
 
-    def _give_back(self, admitted_as: str, session: str | None) -> None:
+    def _give_back(self, connection: str, session: str | None, keep: bool) -> None:
         with self._lock:
             self._running -= 1
         self._metrics.active.dec()
-        self._unlimit(admitted_as)
+        self._unlimit(connection, keep)
         if session is not None:
             self._release_slot(session)
 

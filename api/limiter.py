@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flask import request
 
@@ -45,30 +45,45 @@ class Limiter:
         self._clock = clock
         self._limits = limits
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[str, ...]] = {}
+        self._held: dict[str, tuple[str, tuple[str, ...]]] = {}
+        """connection -> the session it is counted as, names of its owners."""
         self._rates: dict[str, SharedRate] = {}
 
-    def take(self, session: str, principal: Principal = ANYBODY) -> Refusal | None:
-        """Count the stream that the current request asks for; or why it may not be. Raises `QueueUnavailable`."""
+    def take(self, connection: str, principal: Principal = ANYBODY, *, back: bool = False) -> Refusal | None:
+        """Count the stream that the current request asks for, under the connection's own name; or why it may not be.
+        ``back``: for a stream that is counted already, as its server may not have noticed that its connection is lost.
+        So there may be twice as many, until `go_on`. Raises `QueueUnavailable`."""
         owners = self._owners_of(principal)
         if not owners:
             return None
-        over = self._owners.add(session, owners)
+        asked = [replace(owner, max_streams=2 * owner.max_streams) for owner in owners] if back else owners
+        over = self._owners.add(connection, asked)
         if over is not None:
             return _refusal(over)
         with self._lock:
-            self._held[session] = tuple(owner.name for owner in owners)
+            self._held[connection] = (connection, tuple(owner.name for owner in owners))
         return None
 
-    def give_back(self, session: str) -> None:
-        """The stream has ended, or did not begin. Idempotent; without Redis it stops counting by itself."""
+    def go_on(self, connection: str, session: str) -> None:
+        """The connection goes on with this session: it is counted as that, once. Raises `QueueUnavailable`."""
         with self._lock:
-            names = self._held.pop(session, ())
-            live = {name for held in self._held.values() for name in held} if names else set()
+            was, names = self._held.get(connection, ("", ()))
+        if names:
+            self._owners.add(session, [Owner(name) for name in names])
+            self._owners.remove(was, names)
+            with self._lock:
+                self._held[connection] = (session, names)
+
+    def give_back(self, connection: str, *, keep: bool = False) -> None:
+        """The stream has ended, or did not begin. ``keep``: it waits for its client, or goes on elsewhere, and counts
+        until nobody renews that. Idempotent; without Redis it stops counting by itself."""
+        with self._lock:
+            session, names = self._held.pop(connection, ("", ()))
+            live = {name for _, held in self._held.values() for name in held} if names else set()
             for name in names:
                 if name not in live:
                     self._rates.pop(name, None)
-        if names:
+        if names and not keep:
             try:
                 self._owners.remove(session, names)
             except QueueUnavailable:
@@ -77,7 +92,7 @@ class Limiter:
     def keep(self) -> None:
         """Renew what counts, and each key's share of its rate. Raises `QueueUnavailable`."""
         with self._lock:
-            held = dict(self._held)
+            held = dict(self._held.values())
         counts = self._owners.keep(held)
         here = Counter(name for names in held.values() for name in names)
         with self._lock:

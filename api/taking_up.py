@@ -9,6 +9,7 @@ import structlog
 
 from api.admission import Ticket
 from api.cleaner import Cleaner
+from api.limiter import Limiter
 from api.metrics import StreamMetrics
 from queueing.clock import Clock
 from queueing.errors import QueueUnavailable
@@ -37,6 +38,7 @@ class TakingUp:
     buffer: AudioBuffer
     slots: StreamSlots
     parking: Parking
+    limiter: Limiter
     cleaner: Cleaner
     metrics: StreamMetrics
     clock: Clock
@@ -68,6 +70,7 @@ class TakingUp:
             announce_taken(self.client, stored.fields.get("front", ""), stored.session, stored.epoch)
             self.slots.ask(stored.session, resumed=True)
             self.queue.adopt(stored.session, self.front)
+            self.limiter.go_on(ticket.connection, stored.session)
         except QueueUnavailable:
             self.cleaner.park(stored.session, stored.epoch, {}, keep_slot=True)
             raise

@@ -118,8 +118,8 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         redis_error=lambda: pulse.known_redis_error,
         release_slot=cleaner.release_slot,
         overload=overload.refusal,
-        limit=limiter.take,
-        unlimit=limiter.give_back,
+        limit=lambda connection, principal, back: limiter.take(connection, principal, back=back),
+        unlimit=lambda connection, keep: limiter.give_back(connection, keep=keep),
         identify=lambda: access.stream(request),
     )
     taking_up = TakingUp(
@@ -128,6 +128,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         buffer=buffer,
         slots=slots,
         parking=parking,
+        limiter=limiter,
         cleaner=cleaner,
         metrics=metrics,
         clock=clock,

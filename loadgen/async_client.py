@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from loadgen.client import Sending
-from loadgen.connecting import Timeouts, connect_error, connection_options, stream_failure, watch_closely
+from loadgen.connecting import Timeouts, address, connect_error, connection_options, stream_failure, watch_closely
 from loadgen.errors import ClientError, NoAnswer, ProtocolBroken
 from loadgen.pacing import CatchUp, Pace
 from loadgen.recorder import Recorder
@@ -94,7 +94,7 @@ class _Stream:
         await asyncio.sleep(attempt.delay_s)
         try:
             options = connection_options(attempt.url, self._timeouts, self._api_key)
-            connection = await connect(attempt.url, **options)
+            connection = await connect(address(attempt.url, back=self._course.away), **options)
         except (WebSocketException, OSError) as error:
             self._failed(connect_error(attempt.url, error))
             return False

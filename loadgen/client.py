@@ -155,7 +155,9 @@ class _Stream:
         self._pause(attempt.delay_s)
         with ExitStack() as stack:
             try:
-                connection = stack.enter_context(open_connection(attempt.url, self._timeouts, self._api_key))
+                connection = stack.enter_context(
+                    open_connection(attempt.url, self._timeouts, self._api_key, back=self._course.away)
+                )
             except ClientError as failure:
                 self._failed(failure)
                 return False

@@ -115,12 +115,22 @@ def connection_options(url: str, timeouts: Timeouts, api_key: str | None = None)
     }
 
 
+def address(url: str, *, back: bool) -> str:
+    """What to connect to; ``back``: one that comes back is let in where no new stream would be."""
+    parts = urlsplit(url)
+    return parts._replace(query="&".join(filter(None, [parts.query, "resume=1"]))).geturl() if back else url
+
+
 @contextmanager
-def open_connection(url: str, timeouts: Timeouts, api_key: str | None = None) -> Iterator[ClientConnection]:
-    """A connection for the length of a ``with``; raises `CannotConnect` or `Refused` where there is none."""
+def open_connection(
+    url: str, timeouts: Timeouts, api_key: str | None = None, *, back: bool = False
+) -> Iterator[ClientConnection]:
+    """A connection for the length of a ``with``; ``back``: to go on with a stream. Raises `CannotConnect` or `Refused`
+    where there is none."""
     with ExitStack() as stack:
         try:
-            connection = stack.enter_context(connect(url, **connection_options(url, timeouts, api_key)))
+            options = connection_options(url, timeouts, api_key)
+            connection = stack.enter_context(connect(address(url, back=back), **options))
         except (WebSocketException, OSError) as error:
             raise connect_error(url, error) from error
         yield connection

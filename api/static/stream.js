@@ -35,7 +35,8 @@ export class CaptionStream {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     const key = apiKey();
     // A browser sends no headers of ours with an upgrade; the server answers with "token", never with the key.
-    const socket = new WebSocket(`${scheme}//${location.host}/v1/stream`, key ? ["token", key] : []);
+    const path = `/v1/stream${this.token ? "?resume=1" : ""}`; // who comes back is let in where no new stream would be
+    const socket = new WebSocket(`${scheme}//${location.host}${path}`, key ? ["token", key] : []);
     socket.binaryType = "arraybuffer";
     const current = (act) => (event) => this.socket === socket && act(event);
     socket.onopen = current(() => this.opened());
