@@ -157,7 +157,7 @@ class LiveApi:
         lines = [line for line in self.log if line.startswith("{")]
         return [fields for line in lines if (fields := json.loads(line)).get("event") == name]
 
-    def connect(self, *, query: str = "", **options: Any) -> ClientConnection:
+    def connect(self, **options: Any) -> ClientConnection:
         """A client connection; closing it does not wait for long. It sends no pings of its own: those of a connection
         that a test has left behind would draw random numbers while another test counts on having them to itself.
 
@@ -166,14 +166,15 @@ class LiveApi:
         """
         settings: dict[str, Any] = {"max_size": None, "close_timeout": 5, "compression": None, "proxy": None}
         settings |= {"ping_interval": None, **options}
+        url = self.stream_url + settings.pop("query", "")
         try:
-            connection: ClientConnection = connect(self.stream_url + query, **settings)
+            connection: ClientConnection = connect(url, **settings)
         except InvalidStatus as refused:
             if b"Redis has not answered for" not in (refused.response.body or b""):
                 raise
             with suppress(AssertionError):
                 eventually(lambda: b"has not answered" not in self.get("/ready")[1], timeout_s=5)
-            connection = connect(self.stream_url + query, **settings)
+            connection = connect(url, **settings)
         return connection
 
     def _read(self) -> None:
