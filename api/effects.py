@@ -187,7 +187,8 @@ class EffectRunner:
 
     def _take_up(self, effect: TakeUp) -> None:
         try:
-            session = self._take_up_session(effect.message)
+            # Repeated it finds what it did before, and the client's token still good.
+            session = self._attempts.patiently("take_up", lambda: self._take_up_session(effect.message))
         except ResumeRefused:
             self._follow(self._session.on_resume_refused(self._now()))
         except (QueueUnavailable, AudioLost) as error:

@@ -36,7 +36,7 @@ class Parking:
 
     def unpark(self, session: str) -> float | None:
         """Nobody shall reap it now: until when (Redis ms) it would have waited, None when it was not parked."""
-        with guarded(), self._client.pipeline(transaction=True) as pipe:
+        with guarded(), self._client.pipeline(transaction=False) as pipe:  # a full Redis refuses any transaction
             pipe.zscore(self._parked, session)
             pipe.zrem(self._parked, session)
             until, _ = pipe.execute()
@@ -59,7 +59,7 @@ class Parking:
 
     def forget(self, session: str) -> None:
         """Nothing is left of it: neither parked nor in a slot."""
-        with guarded(), self._client.pipeline(transaction=True) as pipe:
+        with guarded(), self._client.pipeline(transaction=False) as pipe:
             pipe.zrem(self._parked, session)
             pipe.zrem(self._streams, session)
             pipe.execute()

@@ -7,6 +7,7 @@
 --   2 front                string  its front end from now on
 -- RETURNS {code, jobs that wait or run}
 --   OK
+redis.call('SREM', KEYS[2] .. ARGV[1], '') -- takes no memory, so that a full Redis runs the rest: see queueing.scripts.guarded
 local adopted = 0
 for _, id in ipairs(redis.call('SMEMBERS', KEYS[2] .. ARGV[1])) do
   local key = KEYS[1] .. id

@@ -17,8 +17,9 @@ from queueing.job import CompleteStatus, EnqueueStatus
 from queueing.job_queue import JobQueue
 from queueing.memory import memory_share
 from queueing.rescue import Rescuer
-from sessions.admission import StreamSlots
+from sessions.admission import Slot, StreamSlots
 from sessions.audio_buffer import AudioBuffer
+from sessions.parking import Parking
 from tests.support.eventually import eventually
 from tests.support.queue_jobs import claim_one, final, nonce, partial
 
@@ -146,6 +147,24 @@ def test_streams_are_kept_trimmed_and_ended(client: redis.Redis) -> None:
     buffer.delete("s")
     slots.release("s")
     assert slots.count() == 1
+
+
+def test_streams_are_parked_resumed_and_reaped(client: redis.Redis) -> None:
+    queue, buffer, slots = JobQueue(client), AudioBuffer(client), StreamSlots(client, "main", cap=2)
+    parking = Parking(client, "main", grace_s=30.0)
+    buffer.create("s", {"token": "t0", "label": "", "epoch": "1", "front": "w1"}, epoch=1)
+    buffer.append("s", 0, bytes(100), epoch=1)
+    queue.enqueue(final("s", 0))
+    fill(client)
+    parking.park("s", keep_slot=True)
+    assert parking.unpark("s") is not None
+    assert buffer.take_up("s", "t0", "t1", label="", front="w2").held == 100
+    assert slots.ask("s", resumed=True) is Slot.TAKEN
+    assert queue.adopt("s", "w2") == 1
+    parking.park("s", keep_slot=False)
+    assert parking.waits("s")
+    parking.forget("s")
+    assert not parking.waits("s")
 
 
 def test_a_rescuer_goes_on_when_there_is_room_again(client: redis.Redis, rng: random.Random) -> None:

@@ -369,6 +369,12 @@ def test_what_became_of_taking_up_a_session_is_told(fault: Exception | None, tol
     assert stage.run(TakeUp(Resume(session="s", token="t", last_seq=0)))[-1].startswith(told)
 
 
+def test_taking_up_a_session_rides_out_a_redis_that_is_away_for_a_moment() -> None:
+    stage = Stage()
+    stage.faults["take_up"] = [AWAY, AWAY, ResumeRefused()]
+    assert stage.run(TakeUp(Resume(session="s", token="t", last_seq=0))) == [*["take_up"] * 3, "on_resume_refused"]
+
+
 def names(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir()}
 
