@@ -17,7 +17,7 @@ RIDDEN_OUT_S = 4.0
 BACK_S = 1.5
 """After Redis answers again, until every process has noticed."""
 CAUSE_S = 25.0
-"""A fault may show so long after it was over, at the most."""
+"""A drain, a worker's end or a wrong clock may show so long after it was over, at the most."""
 
 REDIS_AWAY = ("redis.kill", "redis.term", "redis.empty", "redis.stop", "disk.full", "memory.limit")
 CONNECTION_BREAKS = ("web.", "client.")
@@ -30,14 +30,14 @@ class Faults:
         self._all = [fault for fault in injected if fault.kind]
         self._profile = profile
 
-    def struck(self, record: Record, *kinds: str) -> int:
-        """Faults of these kinds (or areas: ``web.``) while the stream lived or shortly before."""
+    def struck(self, record: Record, *kinds: str, after_s: float = CAUSE_S) -> int:
+        """Faults of these kinds (or areas: ``web.``) while the stream lived or up to ``after_s`` before."""
         return sum(
             1
             for fault in self._all
             if fault.kind.startswith(kinds)
             and fault.at_s <= record.ended_s
-            and fault.until_s + CAUSE_S >= record.begun_s
+            and fault.until_s + after_s >= _born_s(record)
         )
 
     def redis_away_s(self, record: Record) -> float:
@@ -52,7 +52,7 @@ class Faults:
             if at_s > end_s:
                 begin_s = at_s
             end_s = max(end_s, until_s)
-            if begin_s <= record.ended_s and end_s >= record.begun_s:
+            if begin_s <= record.ended_s and end_s >= _born_s(record):
                 longest = max(longest, end_s - begin_s - BACK_S)
         return longest
 
@@ -70,6 +70,11 @@ class Faults:
         return rule is not None and rule(self, record, self._profile)
 
 
+def _born_s(record: Record) -> float:
+    """Since when there was something of the stream to be lost; of one that was never let in, since when it tried."""
+    return record.joined[0].at_s if record.joined else record.begun_s
+
+
 Rule = Callable[[Faults, Record, Profile], bool]
 
 
@@ -78,11 +83,11 @@ def _away(faults: Faults, record: Record, _profile: Profile) -> bool:
 
 
 def _emptied(faults: Faults, record: Record, _profile: Profile) -> bool:
-    return faults.struck(record, "redis.empty") > 0
+    return faults.struck(record, "redis.empty", after_s=BACK_S) > 0
 
 
 def _cannot_return(faults: Faults, record: Record, profile: Profile) -> bool:
-    late = record.away_s >= profile.grace_s or faults.struck(record, "clock.redis") > 0
+    late = record.away_s >= profile.grace_s or faults.struck(record, "clock.redis", after_s=BACK_S) > 0
     return late or _emptied(faults, record, profile) or _away(faults, record, profile)
 
 
@@ -101,11 +106,16 @@ def _gave_up(faults: Faults, record: Record, _profile: Profile) -> bool:
 
 
 def _full(faults: Faults, record: Record, profile: Profile) -> bool:
-    return faults.struck(record, "memory.limit", "disk.full") > 0 or _away(faults, record, profile)
+    return faults.struck(record, "memory.limit", "disk.full", after_s=BACK_S) > 0 or _away(faults, record, profile)
 
 
 def _ended_process(faults: Faults, record: Record, _profile: Profile) -> bool:
     return not record.resumable and faults.struck(record, "web.term") > 0
+
+
+def _silent(_faults: Faults, record: Record, profile: Profile) -> bool:
+    """Its connection stood, and it was trying to get another."""
+    return record.away_s >= profile.idle_s
 
 
 def _stalled(faults: Faults, record: Record, _profile: Profile) -> bool:
@@ -121,5 +131,6 @@ RULES: dict[str, Rule] = {
     "overloaded": _full,
     "shutting_down": _ended_process,
     "slow_client": _stalled,
+    "idle_timeout": _silent,
 }
 """Codes not listed have no excuse at all."""

@@ -20,6 +20,7 @@ class Profile:
     drain_s: float
     inference_s: float
     grace_s: float
+    idle_s: float
     script: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -54,7 +55,10 @@ SHORT = Profile(
     drain_s=3.0,
     inference_s=15.0,
     grace_s=10.0,
+    idle_s=10.0,
     script=SCRIPT,
 )
-SLOW = Profile(name="slow", environment={}, lease_s=10.0, drain_s=30.0, inference_s=60.0, grace_s=30.0, script=SCRIPT)
+SLOW = Profile(
+    name="slow", environment={}, lease_s=10.0, drain_s=30.0, inference_s=60.0, grace_s=30.0, idle_s=60.0, script=SCRIPT
+)
 PROFILES = {profile.name: profile for profile in (SHORT, SLOW)}

@@ -181,6 +181,19 @@ def test_an_error_needs_a_fault_that_explains_it() -> None:
     assert excused("inference_timeout", "clock.redis", 4.0)
 
 
+def test_what_was_over_when_the_stream_was_let_in_explains_nothing() -> None:
+    for code, kind in (("state_lost", "redis.empty"), ("resume_refused", "redis.empty"), ("overloaded", "disk.full")):
+        record = failed(code)
+        record.joined[0] = replace(record.joined[0], at_s=4.0)
+        assert found(record, [Injected(kind, "redis", 1.0, 2.0)]) == {"unexcused error"}
+        assert found(record, [Injected(kind, "redis", 1.0, 4.0)]) == set()
+
+
+def test_a_client_that_was_kept_out_may_end_as_idle_and_no_other() -> None:
+    assert found(failed("idle_timeout")) == {"unexcused error"}
+    assert found(failed("idle_timeout", away_s=SHORT.idle_s)) == set()
+
+
 def test_absences_of_redis_add_up() -> None:
     twice = [Injected("redis.stop", "redis", 2.0, 4.5), Injected("redis.kill", "redis", 5.0, 7.2)]
     assert found(failed("unavailable"), twice) == set()
