@@ -104,3 +104,13 @@ def test_a_clock_of_redis_that_jumps_does_not_have_live_streams_reaped(
     assert parking.due(10, now_ms=jumped + 20_000) == []
     assert parking.due(10, now_ms=jumped + 100_000) == [], "expired again, seen now"
     assert "a" in parking.due(10, now_ms=jumped + 120_000), "a front end that is dead says nothing"
+
+
+def test_who_comes_back_when_its_slot_has_just_expired_is_not_reaped(
+    slots: StreamSlots, redis_client: redis.Redis
+) -> None:
+    parking = Parking(redis_client, "main", grace_s=30)
+    slots.acquire("s", now_ms=T0)
+    slots.ask("s", resumed=True, now_ms=T0 + 30_001)
+    assert not parking.waits("s")
+    assert parking.due(10, now_ms=T0 + 60_000) == []
