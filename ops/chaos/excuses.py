@@ -16,6 +16,8 @@ RIDDEN_OUT_S = 4.0
 """A front end goes on trying for five seconds; coming back takes the rest."""
 BACK_S = 1.5
 """After Redis answers again, until every process has noticed."""
+RETRY_S = 1.0
+"""Redis tries again so often to write a file that it could not write."""
 CAUSE_S = 25.0
 """A drain, a worker's end or a wrong clock may show so long after it was over, at the most."""
 
@@ -56,6 +58,18 @@ class Faults:
                 longest = max(longest, end_s - begin_s - BACK_S)
         return longest
 
+    def killed_when_full(self, record: Record) -> bool:
+        """Whether Redis was killed in the stream's life before its full disk was written again. What came with the
+        write that failed first is answered as done then, and is in no file: it is refused from the next one on."""
+        full = [fault for fault in self._all if fault.kind == "disk.full"]
+        return any(
+            fault.kind == "redis.kill"
+            and fault.at_s <= record.ended_s
+            and fault.until_s + BACK_S >= _born_s(record)
+            and any(disk.at_s <= fault.until_s and fault.at_s <= disk.until_s + RETRY_S for disk in full)
+            for fault in self._all
+        )
+
     def excuses(self, record: Record) -> bool:
         """Whether faults explain the error, or the refusal, with which this stream ended."""
         if record.outcome == "lost" and record.code in ("connection", "unreachable"):
@@ -84,6 +98,10 @@ def _away(faults: Faults, record: Record, _profile: Profile) -> bool:
 
 def _emptied(faults: Faults, record: Record, _profile: Profile) -> bool:
     return faults.struck(record, "redis.empty", after_s=BACK_S) > 0
+
+
+def _forgot(faults: Faults, record: Record, profile: Profile) -> bool:
+    return _emptied(faults, record, profile) or faults.killed_when_full(record)
 
 
 def _cannot_return(faults: Faults, record: Record, profile: Profile) -> bool:
@@ -124,7 +142,7 @@ def _stalled(faults: Faults, record: Record, _profile: Profile) -> bool:
 
 RULES: dict[str, Rule] = {
     "unavailable": _away,
-    "state_lost": _emptied,
+    "state_lost": _forgot,
     "resume_refused": _cannot_return,
     "inference_timeout": _not_decoded,
     "decode_failed": _gave_up,

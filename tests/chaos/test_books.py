@@ -181,6 +181,14 @@ def test_an_error_needs_a_fault_that_explains_it() -> None:
     assert excused("inference_timeout", "clock.redis", 4.0)
 
 
+def test_a_redis_that_is_killed_while_its_disk_is_full_may_forget_what_it_answered() -> None:
+    full, after = Injected("disk.full", "redis", 2.0, 3.0), Injected("disk.full", "redis", 5.0, 6.0)
+    assert found(failed("state_lost"), [full, Injected("redis.kill", "redis", 2.5, 4.0)]) == set()
+    assert found(failed("state_lost"), [full, Injected("redis.kill", "redis", 4.5, 5.0)]) == {"unexcused error"}
+    assert found(failed("state_lost"), [Injected("redis.kill", "redis", 2.0, 3.0), after]) == {"unexcused error"}
+    assert found(failed("resume_refused"), [full, Injected("redis.kill", "redis", 2.5, 4.0)]) == {"unexcused error"}
+
+
 def test_what_was_over_when_the_stream_was_let_in_explains_nothing() -> None:
     for code, kind in (("state_lost", "redis.empty"), ("resume_refused", "redis.empty"), ("overloaded", "disk.full")):
         record = failed(code)
