@@ -41,8 +41,6 @@ class MetricsPage:
 
     def get(self) -> bytes:
         """The page; at most `OLDEST_S` old. Raises what ``make`` raises."""
-        if self._streams() <= MANY_STREAMS:
-            return self._make()
         now = self._clock.monotonic()
         with self._lock:
             self._asked_at = now
@@ -50,7 +48,11 @@ class MetricsPage:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep, name="metrics-page", daemon=True)
                 self._thread.start()
-        return page if now - made_at <= OLDEST_S else self._renew()
+        return page if self._many and now - made_at <= OLDEST_S else self._renew()
+
+    @property
+    def _many(self) -> bool:
+        return self._streams() > MANY_STREAMS
 
     def _renew(self) -> bytes:
         now = self._clock.monotonic()
@@ -62,9 +64,11 @@ class MetricsPage:
     def _keep(self) -> None:
         while not self._pause.wait(EVERY_S):
             with self._lock:
-                if self._clock.monotonic() - self._asked_at > WANTED_S or self._streams() <= MANY_STREAMS:
+                if self._clock.monotonic() - self._asked_at > WANTED_S:
                     self._thread = None
                     return
+            if not self._many:  # it waits for the moment when there are, so that nobody else need
+                continue
             try:
                 self._renew()
             except Exception:  # whoever asks next makes it itself, and hears of the fault

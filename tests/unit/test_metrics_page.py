@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from api.metrics_page import EVERY_S, MANY_STREAMS, OLDEST_S, MetricsPage
-from queueing.clock import ManualClock, SystemClock
+from api.metrics_page import EVERY_S, MANY_STREAMS, OLDEST_S, WANTED_S, MetricsPage
+from queueing.clock import ManualClock
 from tests.support.eventually import eventually
 
 
@@ -45,9 +45,22 @@ def test_with_many_streams_a_page_serves_until_it_is_old() -> None:
 
 
 def test_while_somebody_asks_pages_are_made_ahead_and_then_no_more() -> None:
-    pages = Pages()
-    page = MetricsPage(pages, lambda: pages.streams, SystemClock())
+    pages, clock = Pages(), ManualClock()
+    page = MetricsPage(pages, lambda: pages.streams, clock)
     assert page.get() == b"1"
     eventually(lambda: pages.made >= 2, EVERY_S * 5, "a page that nobody waited for")
-    pages.streams = 1
+    clock.advance(WANTED_S + 0.1)
     eventually(lambda: page._thread is None, EVERY_S * 5, "the end of the thread")
+
+
+def test_who_asked_while_streams_were_few_does_not_wait_once_they_are_many() -> None:
+    pages, clock = Pages(), ManualClock()
+    pages.streams = 1
+    page = MetricsPage(pages, lambda: pages.streams, clock)
+    assert page.get() == b"1"
+    pages.streams = MANY_STREAMS + 1
+    clock.advance(OLDEST_S + 0.1)
+    eventually(lambda: page._page == b"2", EVERY_S * 5, "a page that nobody waited for")
+    pages.held.clear()
+    assert page.get() == b"2"
+    pages.held.set()
