@@ -17,6 +17,7 @@ from api.settings import MAX_TEXT_BYTES, ApiSettings
 from api.socket import StreamSocket
 from api.socket_types import SocketLimits
 from api.stream import Stream
+from api.urgency import unhurried
 from queueing.clock import Clock
 from sessions.errors import ResumeRefused
 from sessions.events import FrontListener
@@ -178,7 +179,8 @@ class StreamService:
         self.listener.register(ticket.session, ticket.mailbox.put)
         self._greet(ticket)
         try:
-            code, reason = stream.run()
+            with unhurried():
+                code, reason = stream.run()
         finally:
             self.listener.unregister(ticket.session, ticket.mailbox.put)
             self._streams.remove(ticket)

@@ -1,0 +1,31 @@
+"""Stream threads let others go first: they are many, and none of them is waited for by the millisecond."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def unhurried() -> Iterator[None]:
+    """What this thread does meanwhile interrupts nobody: once it wakes up it waits until a CPU is free (SCHED_BATCH).
+
+    A thread that wakes up usually takes the CPU from one that runs. Among hundreds of stream threads that one often
+    has the interpreter's lock, which the newcomer then waits for: two switches for nothing. And requests for /health
+    and /metrics, whose threads stay as they are, are answered ahead of streams. Without Linux, or where it is
+    forbidden, nothing is different.
+    """
+    changed = False
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            if os.sched_getscheduler(0) == os.SCHED_OTHER:  # and not what an operator has chosen
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+                changed = True
+    try:
+        yield
+    finally:
+        if changed and sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
