@@ -70,7 +70,8 @@ def configure_logs(level: str, log_format: str, *, program: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(file=sink),
+        # One write a line: several processes share the pipe, and a line of one must not begin within that of another.
+        logger_factory=structlog.WriteLoggerFactory(file=sink),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(number, logging.WARNING), stream=sink, format="%(name)s: %(message)s", force=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import sys
 import threading
@@ -30,6 +32,26 @@ def test_every_line_names_its_program_in_any_thread(capsys: pytest.CaptureFixtur
         ("web", "from_main", "info"),
     ]
     assert lines[1]["streams"] == 3
+
+
+def test_a_line_is_one_write_so_that_lines_of_processes_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    class Pipe(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    monkeypatch.setattr(sys, "stderr", Pipe())
+    try:
+        configure_logs("info", "json", program="web")
+        structlog.get_logger().info("one")
+        logging.getLogger("a.library").warning("two")
+    finally:
+        structlog.reset_defaults()
+        logging.basicConfig(force=True)
+    assert [text.count("\n") for text in written] == [1, 1]
+    assert all(text.endswith("\n") for text in written)
 
 
 def test_a_reader_that_died_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
