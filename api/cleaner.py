@@ -71,6 +71,19 @@ class Cleaner:
 
         self._do("end_session", session, end)
 
+    def cancel_jobs(self, session: str, epoch: int, fields: Mapping[str, str]) -> None:
+        """The session has failed: note that, and remove its jobs, unless a newer connection than ``epoch`` has it."""
+
+        def cancel() -> None:
+            try:
+                self._buffer.remember(session, fields, epoch=epoch)
+            except TakenOver:
+                log.info("session_taken_over", session=session, step="cancel_jobs")
+            else:
+                self._queue.cancel_session(session, keep_events=True)
+
+        self._do("cancel_jobs", session, cancel)
+
     def park(self, session: str, epoch: int, fields: Mapping[str, str], *, keep_slot: bool) -> None:
         """Leave the session to be resumed, or reaped, with these fields of its description, unless a newer connection
         than ``epoch`` has it. One that is in Redis no more is not left: nobody could come back to it."""

@@ -25,6 +25,7 @@ from sessions.audio_buffer import AudioBuffer
 from sessions.codes import CloseCode
 from sessions.effects import (
     AppendAudio,
+    CancelJobs,
     CancelPartial,
     CancelSession,
     Close,
@@ -118,6 +119,8 @@ class EffectRunner:
                 self._cancel_partial()
             case CancelSession():
                 self._ports.cleaner.end_session(self._id, self._session.epoch)
+            case CancelJobs():
+                self._ports.cleaner.cancel_jobs(self._id, self._session.epoch, effect.fields)
             case Park():
                 self._ports.cleaner.park(self._id, self._session.epoch, effect.fields, keep_slot=effect.keep_slot)
             case Remember():
@@ -182,7 +185,7 @@ class EffectRunner:
             self._follow(self._session.on_remember_failed(self._now(), str(error), full=full))
 
     def _taken_over(self) -> None:
-        self._skip |= {AppendAudio, Remember, TrimAudio, Enqueue, Send, Park, CancelSession}
+        self._skip |= {AppendAudio, Remember, TrimAudio, Enqueue, Send, Park, CancelSession, CancelJobs}
         self._follow(self._session.on_taken_over(self._now()))
 
     def _take_up(self, effect: TakeUp) -> None:

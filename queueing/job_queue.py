@@ -199,12 +199,14 @@ class JobQueue:
         (code,) = self._scripts.run(verbs.CancelPartial(session=session, tombstone_ms=self.limits.tombstone_ms))
         return text(code) != "NONE"
 
-    def cancel_session(self, session: str) -> int:
+    def cancel_session(self, session: str, *, keep_events: bool = False) -> int:
         """Remove every queued job of the session, make leased ones obsolete, delete its events; returns the count.
 
         Every session ends with this call, also one that ended well: it deletes what Redis remembers of it.
+        ``keep_events``: not yet, for its client may have missed the end.
         """
-        _, count = self._scripts.run(verbs.CancelSession(session=session, tombstone_ms=self.limits.tombstone_ms))
+        verb = verbs.CancelSession(session=session, tombstone_ms=self.limits.tombstone_ms, keep=int(keep_events))
+        _, count = self._scripts.run(verb)
         return int(count)
 
     def adopt(self, session: str, front: str) -> int:

@@ -156,6 +156,7 @@ class CancelSession(Verb):
 
     session: str
     tombstone_ms: int
+    keep: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from sessions.codes import CODES, CloseCode, ErrorCode
-from sessions.effects import CancelSession, Close, Effect, Park, Send
+from sessions.effects import CancelJobs, CancelSession, Close, Effect, Park, Send
 from sessions.ledger import Ledger, ResumeTerms, failed
 from sessions.limits import SessionLimits
 from sessions.outgoing import Outgoing
@@ -117,11 +117,18 @@ class Course:
         if answered or not self.ledger.held or self._settled:
             return self._cancel()
         self._settled = True
-        return [Park(keep_slot=False, fields={} if self._error is None else failed(*self._error))]
+        return [Park(keep_slot=False, fields=self._failed)]
 
     def _close(self, now: float, code: CloseCode, outcome: str) -> list[Effect]:
         self._note_end(now, outcome, code)
-        return [Close(code, outcome), *([] if self.ledger.held else self._cancel())]
+        if not self.ledger.held:
+            return [Close(code, outcome), *self._cancel()]
+        failed_now = self._error is not None and not self._settled
+        return [Close(code, outcome), *([CancelJobs(self._failed)] if failed_now else [])]
+
+    @property
+    def _failed(self) -> dict[str, str]:
+        return {} if self._error is None else failed(*self._error)
 
     def _park(self) -> list[Effect]:
         if self._settled:

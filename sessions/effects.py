@@ -84,6 +84,14 @@ class CancelSession:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelJobs:
+    """The session has failed, and nobody waits for its decodes any more: note ``fields`` and remove its jobs. Its
+    events stay, for a client that may have missed the end (`JobQueue.cancel_session`)."""
+
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Park:
     """The connection is lost: keep everything for a client that may come back (`Parking.park`), with these ``fields``
     noted before. ``keep_slot``: its slot too, for the stream was cut off."""
@@ -129,6 +137,7 @@ Effect = (
     | Enqueue
     | CancelPartial
     | CancelSession
+    | CancelJobs
     | Park
     | TakeUp
     | ReadEvents

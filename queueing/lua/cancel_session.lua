@@ -1,4 +1,4 @@
--- cancel_session: a session is over. Its queued jobs go, leased ones become obsolete, its events are deleted.
+-- cancel_session: a session is over. Its queued jobs go, leased ones become obsolete; its events are deleted, or kept.
 -- KEYS
 --   1 heads                string  index of the lanes' heads
 --   2 lane_prefix          prefix  + lane: zset of waiting jobs
@@ -13,6 +13,7 @@
 -- ARGV
 --   1 session              string  the session
 --   2 tombstone_ms         int     ms that a cancelled job is remembered
+--   3 keep                 int     1: what came of its jobs before stays readable; 0: nothing of it stays
 -- RETURNS {code, jobs that were queued or leased}
 --   OK
 local heads, lane_prefix, wake, job_prefix, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -29,5 +30,6 @@ for _, id in ipairs(redis.call('SMEMBERS', session_jobs_prefix .. session)) do
   end
 end
 redis.call('HDEL', open_partial, session)
-redis.call('DEL', session_jobs_prefix .. session, KEYS[7] .. session, KEYS[9] .. session)
+redis.call('DEL', session_jobs_prefix .. session)
+if ARGV[3] == '0' then redis.call('DEL', KEYS[7] .. session, KEYS[9] .. session) end
 return {'OK', cancelled}

@@ -193,6 +193,38 @@ def test_an_end_that_was_missed_is_told_again(api: LiveApi, worker: QueueWorker)
     assert refused(come_back(api, ready)) == "resume_refused", "once it was heard nothing is left"
 
 
+def test_what_a_failed_stream_had_asked_for_is_decoded_for_nobody_though_its_end_may_be_told_again(
+    fronts: tuple[LiveApi, LiveApi], api: LiveApi, redis_client: redis.Redis
+) -> None:
+    def jobs() -> int:
+        return sum(1 for _ in redis_client.scan_iter("hl:{q:main}:lane:*")) + redis_client.zcard("hl:{q:main}:leases")
+
+    with (
+        QueueWorker(redis_client, hold=frozenset({Kind.FINAL})) as worker,
+        socket.create_connection(("127.0.0.1", api.port)) as sock,
+    ):
+        eventually(lambda: api.ready, what="readiness")
+        client = RawClient(sock)  # one that answers no close frame
+        client.send(upgrade_request())
+        client.read_head()
+        client.send(frame(TEXT, encode(Start(language="en", partials=False)).encode()))
+        ready = decode_server(client.read_frame()[1])
+        assert isinstance(ready, Ready)
+        asked = frame(BINARY, SOUND) + frame(TEXT, encode(Flush()).encode())
+        client.send(asked)
+        eventually(lambda: redis_client.zcard("hl:{q:main}:leases") == 1, what="a final in the worker's hands")
+        client.send(asked)
+        eventually(lambda: jobs() == 2, what="a final that waits")
+        client.send(frame(BINARY, bytes(2_000_000)))
+        eventually(lambda: jobs() == 0, what="no job of a stream that has failed")
+        assert redis_client.exists(f"hl:{{s:{ready.session}}}:meta"), "its client may not have heard of it"
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        worker.let_go()
+    again = come_back(fronts[1], ready)
+    assert resumed(again)
+    assert [message.code for message in receive_all(again) if isinstance(message, Error)] == ["frame_too_big"]
+
+
 def test_who_does_not_come_back_is_reaped(api: LiveApi, worker: QueueWorker, redis_client: redis.Redis) -> None:
     client, ready = begin(api)
     client.send(SOUND)

@@ -200,6 +200,21 @@ def test_cancelling_a_partial(queue: JobQueue) -> None:
     assert [job.job.id for job in queue.claim("w", "n2")] == ["s:p:3"]
 
 
+def test_the_events_of_a_cancelled_session_may_stay(queue: JobQueue, redis_client: redis.Redis) -> None:
+    queue.enqueue(final("s", 0))
+    queue.complete(claim_one(queue), {"text": "done"}, decode_ms=5)
+    queue.enqueue(final("s", 1))
+    leased = claim_one(queue)
+    queue.enqueue(final("s", 2))
+    queue.enqueue(partial("s", 1, segment=3))
+    assert queue.cancel_session("s", keep_events=True) == 3
+    assert queue.jobs() == ()
+    assert queue.complete(leased, {"text": "late"}, decode_ms=5) is CompleteStatus.CANCELLED
+    assert [(event.job, event.result) for event in queue.events("s")] == [("s:f:0", {"text": "done"})]
+    assert queue.cancel_session("s") == 0
+    assert [name for name in key_names(redis_client) if name.endswith(":s")] == []
+
+
 def test_a_cancelled_session_leaves_no_key(queue: JobQueue, redis_client: redis.Redis) -> None:
     queue.enqueue(final("s", 0))
     queue.complete(claim_one(queue), {"text": "done"}, decode_ms=5)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
 from sessions.effects import (
     AppendAudio,
+    CancelJobs,
     CancelPartial,
     CancelSession,
     Close,
@@ -153,6 +154,7 @@ class Resuming:
         self.connections = 1
         self.enqueue: Callable[[NewJob], EnqueueStatus | Enqueued] = lambda _: EnqueueStatus.QUEUED
         self.cancel_partial: Callable[[], None] = lambda: None
+        self.cancel_jobs: Callable[[], None] = lambda: None
         self.events: Callable[[str | None], list[Delivery]] = lambda _: []
 
     def text(self, message: ClientMessage) -> None:
@@ -223,6 +225,9 @@ class Resuming:
                 store.parked = True
             case CancelSession():
                 self.store = None
+            case CancelJobs(fields):
+                store.fields |= fields
+                self.cancel_jobs()
             case Close():
                 self.over = True
 
@@ -247,6 +252,6 @@ class Resuming:
         self.connections += 1
         stored = self.store.take_up()
         past = resumption(stored, self.client.last_seq)
-        audio = self.store.audio[past.hear_from - stored.base : past.hear_to - stored.base]
+        audio = self.store.audio[past.anchor.hear_from - stored.base : past.hear_to - stored.base]
         front = f"front-{self.connections}"
         self.session = Session.resumed(past, audio, self.client.last_seq, front, self.limits, TERMS, now=self.now)

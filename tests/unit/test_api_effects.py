@@ -27,6 +27,7 @@ from sessions.audio_buffer import AudioBuffer
 from sessions.codes import CloseCode
 from sessions.effects import (
     AppendAudio,
+    CancelJobs,
     CancelPartial,
     CancelSession,
     Close,
@@ -121,8 +122,8 @@ class Stage:
         self._do("cancel_partial")
         return True
 
-    def cancel_session(self, _session: str) -> int:
-        self._do("cancel_session")
+    def cancel_session(self, _session: str, *, keep_events: bool = False) -> int:
+        self._do("cancel_session" + " but its events" * keep_events)
         return 0
 
     def create(self, _session: str, _meta: Mapping[str, str], *, epoch: int) -> None:
@@ -309,6 +310,21 @@ def test_cleanup_waits_for_redis_without_calling_it() -> None:
     assert stage.calls == ["delete", "cancel_session", "forget", "release"]
     stage.cleaner.catch_up()
     assert len(stage.calls) == 4
+
+
+def test_the_jobs_of_a_stream_that_failed_go_and_its_events_stay() -> None:
+    stage = Stage()
+    stage.run(CancelJobs({"over": "why"}))
+    assert stage.calls == ["remember {'over': 'why'} not [] from 0", "cancel_session but its events"]
+
+
+def test_the_jobs_of_a_newer_connection_are_not_touched() -> None:
+    stage = Stage()
+    stage.faults["remember {'over': 'why'} not [] from 0"] = [TakenOver("s")]
+    stage.run(CancelJobs({"over": "why"}))
+    assert len(stage.calls) == 1
+    stage.cleaner.catch_up()
+    assert len(stage.calls) == 1
 
 
 def test_cleanup_that_fails_is_tried_again() -> None:
