@@ -101,7 +101,7 @@ class TakingUp:
         """What the session goes on from. One that cannot be read is no session any more."""
         try:
             past = resumption(stored, last_seq)
-            return past, self.buffer.read(stored.session, past.hear_from, past.hear_to)
+            return past, self.buffer.read(stored.session, past.anchor.hear_from, past.hear_to)
         except (KeyError, TypeError, ValueError) as error:
             log.exception("session_unreadable", session=stored.session)
             self.cleaner.end_session(stored.session, stored.epoch)

@@ -8,13 +8,13 @@ from dataclasses import replace
 from queueing.job import Delivery, Enqueued, NewJob
 from queueing.lane import MAX_JOB_AUDIO_S, Kind
 from sessions.effects import CancelPartial, Effect, Enqueue
-from sessions.endpointing import OpenSegment, Segment
 from sessions.finals import DueFinal, FinalOutbox
 from sessions.keys import final_job_id, partial_job_id
 from sessions.ledger import NotedFinal
 from sessions.limits import MIN_DECODE_S, SessionLimits, in_bytes
 from sessions.partials import PartialPlan
 from sessions.results import DecodeOptions, DecodeResult
+from sessions.segments import OpenSegment, Segment
 from sessions.wire import BYTES_PER_SECOND
 
 SURE = 0.5
@@ -26,7 +26,7 @@ MIN_QUEUED_FINALS = 2
 REQUESTS_PER_CONNECTION = 1_000_000
 """Partials of one connection are numbered from its epoch times this: no id comes twice."""
 
-_MIN_DECODE_BYTES = in_bytes(MIN_DECODE_S)
+MIN_DECODE_BYTES = in_bytes(MIN_DECODE_S)
 _MAX_DECODE_BYTES = in_bytes(MAX_JOB_AUDIO_S)
 
 
@@ -71,7 +71,7 @@ class Decodes:
     def ask_final(self, now: float, part: Segment, *, last: bool) -> list[Effect]:
         """The final of a segment, whose audio must be stored before. One too short for a word needs no decode."""
         job = None
-        if part.end_byte - part.start_byte >= _MIN_DECODE_BYTES:
+        if part.end_byte - part.start_byte >= MIN_DECODE_BYTES:
             job_id = final_job_id(self._session, self.segment)
             job = self._job(job_id, Kind.FINAL, part.start_byte, part.end_byte, part.speech_s)
         return self._expect(now, part.covers_to, job, last=last)

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Self
 
 import numpy as np
 
+from sessions.anchor import Anchor
 from sessions.gaps import GAP_SEARCH_S, best_gap
+from sessions.segments import ONSET, RELEASE, OpenSegment, Reason, Segment, Speech
 from sessions.voice import FRAME_S, FRAME_SAMPLES, EarshotDetector, VoiceDetector
 
 BYTES_PER_SAMPLE = 2
@@ -30,8 +31,6 @@ FRAME_BYTES = FRAME_SAMPLES * BYTES_PER_SAMPLE
 MAX_SEGMENT_S = 28.0
 """A decode holds 30 s, and needs 2 s of room after the speech."""
 
-ONSET = 0.45
-RELEASE = 0.35
 ONSET_FRAMES = 3
 """Voiced frames on end that begin speech: a click is shorter."""
 
@@ -41,44 +40,10 @@ MIN_SPEECH_S = 0.1
 MARGIN_S = 0.3
 """Kept before the onset and after the end: weak consonants score low."""
 
-INNER_SILENCE_S = 0.4
-"""Of every silence inside a segment, this much counts as speech: what a decoder keeps around words."""
+ANCHOR_S = 3.0
+"""In silence the detector begins anew this often, so that no long silence need be heard again."""
 
-_INNER_FRAMES = round(INNER_SILENCE_S / FRAME_S)
-
-Reason = Literal["pause", "length", "finish"]
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """``covers_from..covers_to``: what it answers for; ``start_byte..end_byte``: what is decoded, inside of that.
-
-    ``speech_s``: seconds of that which are speech, pauses between words included.
-    """
-
-    covers_from: int
-    covers_to: int
-    start_byte: int
-    end_byte: int
-    speech_s: float
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSegment:
-    """The segment being spoken, decoded from ``start_byte``; its end is not known yet."""
-
-    start_byte: int
-    speech_s: float
-
-
-@dataclass(slots=True)
-class _Speech:
-    """An open segment: ``start`` in bytes, the rest counted in frames."""
-
-    start: int
-    spoken: int = 0
-    silence: int = 0
+_ANCHOR_BYTES = round(ANCHOR_S / FRAME_S) * FRAME_BYTES
 
 
 class Endpointer:
@@ -96,16 +61,44 @@ class Endpointer:
         self._vad: VoiceDetector = EarshotDetector() if vad is None else vad
         self._margin = int(MARGIN_S * BYTES_PER_S)
         self._rest = bytearray()
+        self.anchor = Anchor()
+        """The newest place from which the stream can be heard anew."""
         self._fed = 0
         self._frames = 0
         self._covered = 0
         self._onset = 0
-        self._speech: _Speech | None = None
+        self._speech: Speech | None = None
         self._cut_at = self._full(0)
         """The frame after which a segment must be cut; it means something while there is one."""
         search = int(min(GAP_SEARCH_S, max_segment_s / 2) / FRAME_S)
         self._past: deque[tuple[float, float]] = deque(maxlen=search)
         """(score, energy) of the newest frames, for the gap of a cut."""
+
+    @classmethod
+    def anchored(
+        cls,
+        endpoint_s: float | None,
+        anchor: Anchor,
+        covered: int,
+        max_segment_s: float = MAX_SEGMENT_S,
+        vad: VoiceDetector | None = None,
+    ) -> Self:
+        """One that goes on from an anchor of another, when it is fed the stream from ``anchor.hear_from`` on.
+
+        ``covered``: where the newest segment of that one ended. ``vad``: new, with the anchor's loudness.
+        """
+        cutter = cls(endpoint_s, max_segment_s, EarshotDetector(anchor.loudness) if vad is None else vad)
+        cutter.anchor = anchor
+        cutter._fed = anchor.hear_from
+        cutter._frames = anchor.hear_from // FRAME_BYTES
+        cutter._covered = covered
+        cutter._cut_at = cutter._full(covered)
+        cutter._onset = anchor.onset
+        if anchor.speech is not None:
+            start, spoken, silence = anchor.speech
+            speech = cutter._take_up(start)
+            speech.spoken, speech.silence = spoken, silence
+        return cutter
 
     @property
     def covered(self) -> int:
@@ -120,13 +113,13 @@ class Endpointer:
                 return None
             return OpenSegment(self._covered, (self._position - self._covered) / BYTES_PER_S)
         speech = self._speech
-        if speech is None or speech.spoken * FRAME_S < MIN_SPEECH_S:
+        if speech is None or speech.speech_s < MIN_SPEECH_S:
             return None
-        return OpenSegment(speech.start, self._speech_s(speech))
+        return OpenSegment(speech.start, speech.speech_s)
 
     @property
     def keep_from(self) -> int:
-        """What lies before is in no later segment's decode. Never falls."""
+        """What lies before is in no later segment's decode. Never falls. (The anchor may lie before.)"""
         if self._pause is None:
             return self._covered
         if self._speech is not None:
@@ -144,12 +137,16 @@ class Endpointer:
         frames = np.frombuffer(bytes(self._rest[:size]), dtype="<i2").reshape(count, FRAME_SAMPLES)
         del self._rest[:size]
         ended = []
-        for score, energy in zip(*self._vad.listen(frames), strict=True):
-            self._past.append((score, energy))
+        for score, energy in self._vad.listen(frames):
             self._frames += 1
+            if self._frames * FRAME_BYTES <= self.anchor.at:
+                continue  # the detector settles; what follows from these frames is known
+            self._past.append((score, energy))
             segment = self._step(score)
             if segment is not None:
                 ended.append(segment)
+            if segment is not None or self._long_quiet:
+                self._drop_anchor()
         return ended
 
     def finish(self) -> Segment | None:
@@ -159,16 +156,37 @@ class Endpointer:
         if self._pause is None:
             if position <= self._covered:
                 return None
-            return self._close(self._covered, position, position, (position - self._covered) / BYTES_PER_S, "finish")
+            spoken_s = (position - self._covered) / BYTES_PER_S
+            segment = self._close(self._covered, position, position, spoken_s, "finish")
+            self._drop_anchor()
+            return segment
         if speech is None and self._onset:
             speech = self._begin()
-        if speech is None or not speech.spoken or (speech.silence and speech.spoken * FRAME_S < MIN_SPEECH_S):
+        if speech is None or not speech.spoken or (speech.silence and speech.speech_s < MIN_SPEECH_S):
             return None
         end = min(position, self._spoken_to(speech) + self._margin) if speech.silence else position
-        segment = self._close(speech.start, end, position, self._speech_s(speech), "finish")
+        segment = self._close(speech.start, end, position, speech.speech_s, "finish")
         if not speech.silence:
             self._take_up(position)
+        self._drop_anchor()
         return segment
+
+    @property
+    def _long_quiet(self) -> bool:
+        """Without `_pause` there may be a cut soon, for which the frames before it count."""
+        quiet = self._speech is None and not self._onset and self._pause is not None
+        return quiet and self._now - self.anchor.at >= _ANCHOR_BYTES
+
+    def _drop_anchor(self) -> None:
+        heard, loudness = self._vad.settle()
+        speech = self._speech
+        self.anchor = Anchor(
+            hear_from=self._now - heard * FRAME_BYTES,
+            at=self._now,
+            onset=self._onset,
+            speech=None if speech is None else (speech.start, speech.spoken, speech.silence),
+            loudness=loudness,
+        )
 
     @property
     def _position(self) -> int:
@@ -178,21 +196,18 @@ class Endpointer:
     def _now(self) -> int:
         return self._frames * FRAME_BYTES
 
-    def _spoken_to(self, speech: _Speech) -> int:
+    def _spoken_to(self, speech: Speech) -> int:
         return max(speech.start, self._now - speech.silence * FRAME_BYTES)
 
-    def _speech_s(self, speech: _Speech) -> float:
-        return speech.spoken * FRAME_S
-
-    def _begin(self) -> _Speech:
+    def _begin(self) -> Speech:
         start = max(self._covered, self._now - self._onset * FRAME_BYTES - self._margin)
         speech = self._take_up(start)
         speech.spoken = self._onset
         self._onset = 0
         return speech
 
-    def _take_up(self, start: int) -> _Speech:
-        self._speech = speech = _Speech(start)
+    def _take_up(self, start: int) -> Speech:
+        self._speech = speech = Speech(start)
         if self._pause is not None:
             self._cut_at = self._full(start)
         return speech
@@ -224,13 +239,13 @@ class Endpointer:
             if self._pause is None and self._frames >= self._cut_at:
                 return self._cut(self._covered)
             return None
-        self._follow(speech, score)
+        speech.follow(score)
         if self._pause is not None and speech.silence >= self._pause:
-            if speech.spoken * FRAME_S < MIN_SPEECH_S:
+            if speech.speech_s < MIN_SPEECH_S:
                 self._speech = None
                 return None
             end = min(self._now, self._spoken_to(speech) + self._margin)
-            return self._close(speech.start, end, end, self._speech_s(speech), "pause")
+            return self._close(speech.start, end, end, speech.speech_s, "pause")
         if self._frames >= self._cut_at:
             return self._cut(self._covered if self._pause is None else speech.start)
         return None
@@ -242,14 +257,6 @@ class Endpointer:
         self._onset += 1
         if self._onset >= ONSET_FRAMES:
             self._begin()
-
-    @staticmethod
-    def _follow(speech: _Speech, score: float) -> None:
-        if score >= ONSET or (score >= RELEASE and not speech.silence):
-            speech.spoken += 1 + min(speech.silence, _INNER_FRAMES)
-            speech.silence = 0
-        else:
-            speech.silence += 1
 
     def _cut(self, start: int) -> Segment:
         """End the segment in the best gap of the newest frames and take up again what came after it."""
@@ -270,10 +277,10 @@ class Endpointer:
         speech = self._speech
         if self._pause is None or speech is None:
             return (end - start) / BYTES_PER_S
-        later = _Speech(end)
+        later = Speech(end)
         for score, _ in after:
-            self._follow(later, score)
-        return max(0.0, self._speech_s(speech) - self._speech_s(later))
+            later.follow(score)
+        return max(0.0, speech.speech_s - later.speech_s)
 
     def _resume(self, frames: list[tuple[float, float]], start: int) -> None:
         """The frames after a cut, as if the stream had begun there; speech cut in the middle goes on at once."""
@@ -284,5 +291,5 @@ class Endpointer:
             if self._speech is None:
                 self._listen(score)
             else:
-                self._follow(self._speech, score)
+                self._speech.follow(score)
         self._frames = now

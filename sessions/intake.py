@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
+from sessions.anchor import Anchor
 from sessions.effects import AppendAudio
-from sessions.endpointing import FRAME_BYTES, Endpointer, OpenSegment, Segment
+from sessions.endpointing import Endpointer
 from sessions.framing import Framer
 from sessions.limits import MAX_SEGMENT_S, SessionLimits, in_bytes
+from sessions.segments import OpenSegment, Segment
 from sessions.sniff import Sniffer
-from sessions.voice import FRAME_SAMPLES, EarshotDetector
 
 _QUIET_BYTES = in_bytes(1.0)
 """While nobody speaks, the little that a word to come may begin in stays here; this much may collect."""
 
-_NOTED_BYTES = in_bytes(3.0)
-"""Of a stream that may be resumed, where silence ends is noted this often, so that nobody need send it again."""
+_NOTED_BYTES = in_bytes(5.0)
+"""Of a stream that may be resumed, silence stays here since the anchor, which is noted as soon as there is a new one,
+so that nobody need send the silence before it again. This is not reached by silence alone."""
 
 
 class Intake:
@@ -32,10 +30,9 @@ class Intake:
         self._coalesce = in_bytes(limits.coalesce_s)
         self._framer = Framer()
         self._endpointer: Endpointer | None = None
-        self._origin = 0
-        """Where the endpointer began to hear; its positions count from there."""
+        self._noted: Anchor | None = None
         self.noted = False
-        """Whether silence is noted in the buffer too."""
+        """Whether the stream may be resumed: where it can be heard anew is noted, and the audio since then is kept."""
         self.endpoint_s = limits.endpoint_s
         """The pause that ends a segment, None: none does. May be set until the first samples are accepted."""
         self.raw = 0
@@ -59,33 +56,38 @@ class Intake:
     @property
     def open(self) -> OpenSegment | None:
         """The segment being spoken; None while nobody speaks."""
-        spoken = None if self._endpointer is None else self._endpointer.open
-        if spoken is None or not self._origin:
-            return spoken
-        return OpenSegment(spoken.start_byte + self._origin, spoken.speech_s)
+        return None if self._endpointer is None else self._endpointer.open
 
     @property
     def keep_from(self) -> int:
-        """What lies before is part of no segment to come."""
-        return self._origin + (0 if self._endpointer is None else self._endpointer.keep_from)
+        """What lies before is part of no segment to come, nor needed by another connection."""
+        if self._endpointer is None:
+            return 0
+        keep_from = self._endpointer.keep_from
+        return min(keep_from, self._endpointer.anchor.hear_from) if self.noted else keep_from
 
-    def go_on(self, position: int, origin: int, audio: bytes) -> list[Segment]:
-        """Take up a stream of which everything before ``position`` was accepted, and the ``audio`` from ``origin`` on
-        is stored and part of no final yet: it is heard once more. The segments that ended in it. Call once, first."""
+    @property
+    def unnoted(self) -> Anchor | None:
+        """The newest anchor, unless `note_anchor` was called for it."""
+        anchor = None if self._endpointer is None or not self.noted else self._endpointer.anchor
+        return None if anchor is self._noted else anchor
+
+    def note_anchor(self) -> Anchor | None:
+        """`unnoted`, which goes to the buffer with everything heard so far, or after it."""
+        anchor = self.unnoted
+        self._noted = anchor or self._noted
+        return anchor
+
+    def go_on(self, position: int, anchor: Anchor, covered: int, audio: bytes) -> list[Segment]:
+        """Take up a stream of which everything before ``position`` was accepted, and the ``audio`` from the anchor on
+        is stored: it is heard once more. The segments that ended in it after ``covered``. Call once, first."""
         self.raw = position
         self._framer = Framer(position)
         if position:
             self._sniffer = Sniffer.recognised()
-        self._origin = origin
-        if not audio:
-            return []
-        whole = np.frombuffer(audio[: len(audio) // FRAME_BYTES * FRAME_BYTES], dtype="<i2")
-        # What it sounds like decides how loud speech is: without that, quiet speech would not be heard again.
-        level = EarshotDetector()
-        if whole.size:
-            level.listen(whole.reshape(-1, FRAME_SAMPLES))
-        self._endpointer = Endpointer(self.endpoint_s, MAX_SEGMENT_S, EarshotDetector(level.level))
-        return self._placed(self._endpointer.feed(audio))
+        self._noted = anchor
+        self._endpointer = Endpointer.anchored(self.endpoint_s, anchor, covered, MAX_SEGMENT_S)
+        return self._endpointer.feed(audio)
 
     def take(self, data: bytes) -> bool:
         """Take the bytes of a message; True when some were beyond the cap and are discarded. Raises `WrongAudio`."""
@@ -103,41 +105,25 @@ class Intake:
             return []
         if self._endpointer is None:
             self._endpointer = Endpointer(self.endpoint_s, MAX_SEGMENT_S)
-        segments = self._placed(self._endpointer.feed(samples))
-        self._framer.drop(segments[0].start_byte if segments else self.keep_from)
+        segments = self._endpointer.feed(samples)
+        self._framer.drop(min([self.keep_from, *(segment.start_byte for segment in segments)]))
         return segments
 
     def finish(self) -> Segment | None:
         """End the open segment here; None when nothing was said since the last one. After `hear`."""
-        part = None if self._endpointer is None else self._endpointer.finish()
-        return part if part is None else self._placed([part])[0]
+        return None if self._endpointer is None else self._endpointer.finish()
 
     def worth_storing(self) -> bool:
         """Whether enough is in memory for a round trip to the buffer."""
-        if self._framer.pending >= (self._coalesce if self.open is not None else _QUIET_BYTES):
-            return True
-        return self.noted and self.accepted - self.stored >= _NOTED_BYTES
+        if self.open is not None:
+            return self._framer.pending >= self._coalesce
+        return self.unnoted is not None or self._framer.pending >= (_NOTED_BYTES if self.noted else _QUIET_BYTES)
 
     def store(self, keep_from: int) -> list[AppendAudio]:
         """All that is not stored yet. ``keep_from``: what no job needs any more."""
         follows = self.stored
         piece = self._framer.take()
         return [] if piece is None else [AppendAudio(*piece, follows=follows, keep_from=keep_from)]
-
-    def _placed(self, segments: list[Segment]) -> list[Segment]:
-        by = self._origin
-        if not by:
-            return segments
-        return [
-            replace(
-                part,
-                covers_from=part.covers_from + by,
-                covers_to=part.covers_to + by,
-                start_byte=part.start_byte + by,
-                end_byte=part.end_byte + by,
-            )
-            for part in segments
-        ]
 
     def _accept(self, samples: bytes) -> bool:
         room = len(samples) if self._cap is None else self._cap - self._framer.fed

@@ -12,7 +12,6 @@ from queueing.job import Delivery
 from sessions.codes import ErrorCode, code_of_failure
 from sessions.course import Ending, Phase
 from sessions.effects import Effect, OpenBuffer, Remember, Send
-from sessions.endpointing import Segment
 from sessions.errors import WrongAudio
 from sessions.finals import DueFinal
 from sessions.ledger import ResumeTerms, ended, seq_field
@@ -20,6 +19,7 @@ from sessions.limits import SessionLimits
 from sessions.options import StreamOptions
 from sessions.results import DecodeResult
 from sessions.resumption import Resumption
+from sessions.segments import Segment
 from sessions.storing import Storing
 from sessions.wav import SEND_THIS
 from sessions.wire import BYTES_PER_SECOND, Final, Ready, Start, encode
@@ -81,8 +81,8 @@ class Lifecycle(Storing):
         return self.open() or [self._describe()]
 
     def go_on(self, past: Resumption, audio: bytes, last_seq: int, now: float) -> None:
-        """Take up a stream where another connection lost it. ``audio``: what is stored between its ``hear_from`` and
-        ``hear_to``. Call once, first."""
+        """Take up a stream where another connection lost it. ``audio``: what is stored from its anchor on. Call once,
+        first."""
         self._choose(past.options, past.endpoint_s)
         if past.language is not None:
             self.decodes.options = replace(self.decodes.options, language=past.language)
@@ -92,7 +92,7 @@ class Lifecycle(Storing):
         self.out.go_on(last_seq, past.lacking[0].segment if past.lacking else past.segment)
         self.phase = Phase.OPEN if past.ending is None else Phase.ENDING
         self.ending = past.ending or Ending.CLIENT
-        self._again = self.intake.go_on(past.received, past.hear_from, audio)
+        self._again = self.intake.go_on(past.received, past.anchor, past.covered, audio)
         self._trimmed, self._acked = past.base, past.received
 
     def gone_on(self, now: float, past: Resumption) -> list[Effect]:

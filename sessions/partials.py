@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from queueing.job import EnqueueStatus
-from sessions.endpointing import OpenSegment
 from sessions.limits import in_bytes
+from sessions.segments import OpenSegment
 from sessions.wire import BYTES_PER_SECOND
 
 _KEPT_TIMES = 64

@@ -1,7 +1,7 @@
 """A session out of what Redis holds of it: how a stream goes on on another connection, at whichever front end.
 
-Nothing of the detector of speech is stored. What is part of no final yet is heard once more from the stored audio,
-and cut anew; what was asked for stays as it was noted (`sessions.ledger`).
+The detector of speech goes on from the newest anchor that was noted: the audio stored since then is heard once more,
+and cut as it would have been (`sessions.anchor`); what was asked for stays as it was noted (`sessions.ledger`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sessions.anchor import Anchor
 from sessions.codes import ErrorCode
 from sessions.course import Ending
+from sessions.endpointing import FRAME_BYTES
 from sessions.errors import WireError
 from sessions.ledger import NotedFinal, StoredSession, final_field, seq_field
 from sessions.options import StreamOptions
@@ -45,6 +47,8 @@ class Resumption:
     covered: int
     base: int
     held: int
+    anchor: Anchor
+    """The stored audio is heard once more from here on."""
 
     @property
     def received(self) -> int:
@@ -52,13 +56,8 @@ class Resumption:
         return max(self.held, self.covered)
 
     @property
-    def hear_from(self) -> int:
-        """From here to ``held`` the stored audio is part of no final yet."""
-        return max(self.base, self.covered)
-
-    @property
     def hear_to(self) -> int:
-        return max(self.held, self.hear_from)
+        return max(self.held, self.anchor.hear_from)
 
 
 def resumption(stored: StoredSession, last_seq: int) -> Resumption:
@@ -69,6 +68,7 @@ def resumption(stored: StoredSession, last_seq: int) -> Resumption:
     # What is said comes in order, so the first final that the client lacks is the first of all that it lacks.
     first = next((i for i, noted in enumerate(finals) if noted.seq is None or noted.seq > last_seq), len(finals))
     newest = finals[-1] if finals else None
+    covered = 0 if newest is None else newest.covers_to
     error = json.loads(fields["over"]) if "over" in fields else None
     endpoint = fields["endpoint_ms"]
     return Resumption(
@@ -85,10 +85,19 @@ def resumption(stored: StoredSession, last_seq: int) -> Resumption:
         said=tuple(finals[:first]),
         lacking=tuple(finals[first:]),
         forgotten=int(fields.get("forgotten_seq", 0)) > last_seq,
-        covered=0 if newest is None else newest.covers_to,
+        covered=covered,
         base=stored.base,
         held=stored.held,
+        anchor=_anchor(fields.get("anchor"), max(stored.base, covered)),
     )
+
+
+def _anchor(text: str | None, needed_from: int) -> Anchor:
+    if text is not None:
+        return Anchor.decode(text)
+    # None was noted yet; or never will be, by a front end that knows no anchors: then the detector begins anew here.
+    at = -(-needed_from // FRAME_BYTES) * FRAME_BYTES
+    return Anchor(at, at)
 
 
 def _finals(fields: Mapping[str, str]) -> list[NotedFinal]:

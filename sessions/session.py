@@ -73,7 +73,7 @@ class Session(Timers):
         now: float,
     ) -> Self:
         """A session that goes on from what is stored of it, for a client that has everything up to ``last_seq``;
-        ``audio``: what is stored between ``past.hear_from`` and ``past.hear_to``. `on_resumed` is its first input."""
+        ``audio``: what is stored from ``past.anchor.hear_from`` on. `on_resumed` is its first input."""
         session = cls(past.session, front, limits, now=now, started_ms=past.started_ms, resume=terms)
         session._stream.go_on(past, audio, last_seq, now)
         session._past = past

@@ -9,11 +9,11 @@ from sessions.course import Course, Phase
 from sessions.decodes import Decodes
 from sessions.degraded import Degraded
 from sessions.effects import AppendAudio, Effect, Remember, Send, TrimAudio
-from sessions.endpointing import Segment
 from sessions.finals import DueFinal
 from sessions.intake import Intake
 from sessions.ledger import ResumeTerms
 from sessions.limits import KEEP_BUFFER_S, MAX_WAITING_AUDIO_S, MAX_WAITING_FINALS, SessionLimits, in_bytes
+from sessions.segments import Segment
 from sessions.wire import BYTES_PER_SECOND, Ack, Final
 
 ACK_BYTES = in_bytes(2.0)
@@ -96,9 +96,14 @@ class Storing(Course):
         """Store what is not stored yet; ``parts``: segments that have ended in it and will be asked for."""
         needed_from = self._needed_from()
         pieces = self.intake.store(min(needed_from, parts[0].start_byte) if parts else needed_from)
-        if pieces:
-            self._stored_at = now
-        return list(pieces)
+        if not pieces:
+            return []
+        self._stored_at = now
+        return [*pieces[:-1], replace(pieces[-1], fields=self._anchor())]
+
+    def _anchor(self) -> dict[str, str]:
+        anchor = self.intake.note_anchor()
+        return {} if anchor is None else {"anchor": anchor.encode()}
 
     def _needed_from(self) -> int:
         return self.decodes.needed_from(self.intake.keep_from)
@@ -109,8 +114,8 @@ class Storing(Course):
             return stored
         fields = self.ledger.asked(self.decodes.outbox.newest(finals)) | dict(fields)
         if stored and isinstance(stored[-1], AppendAudio):
-            return [*stored[:-1], replace(stored[-1], fields=fields)]
-        return [*stored, Remember(fields)]
+            return [*stored[:-1], replace(stored[-1], fields={**stored[-1].fields, **fields})]
+        return [*stored, Remember(fields | self._anchor())]
 
     def _say(self, finals: Sequence[tuple[DueFinal, Final]]) -> list[Effect]:
         """Send finals; of a stream that may be resumed, their numbers are noted before, in one go with forgetting their

@@ -13,8 +13,9 @@ from typing import Any
 
 from queueing.lane import Kind
 from sessions.assembler import Assembler
-from sessions.endpointing import Endpointer, Segment
+from sessions.endpointing import Endpointer
 from sessions.limits import SessionLimits
+from sessions.segments import Segment
 from workers.bench_corpus import Recording, Samples, part, stream_of
 from workers.bench_engines import Engine, Stopwatch
 from workers.bench_text import changed_words, words_of

@@ -74,9 +74,8 @@ def _texts(
     record: Record, clip: Clip, reference: Sequence[Final], faults: Faults, text_of: TextOf | None
 ) -> Iterator[Finding]:
     """Each final has the text of its range, and the ranges are those of a quiet run."""
-    drained = faults.struck(record, "web.term") > 0 or record.code == "idle_timeout"
-    resumed_on = min((joined.connection for joined in record.joined if joined.resumed), default=None)
-    heard_on = [seen.connection for seen in record.seen if isinstance(seen.message, Final)]
+    drained = faults.struck(record, "web.term") > 0 and not record.plan.promises
+    recut = drained or record.code == "idle_timeout"
     known = {(final.start_s, final.end_s): final for final in reference}
     for number, final in enumerate(record.finals):
         spoken = _spoken(final)
@@ -84,11 +83,10 @@ def _texts(
             possible = {""} if spoken is None else {text_of(part) for part in _parts(clip, *spoken)}
             if final.text not in possible:
                 yield "wrong text", f"final {number} of {spoken} s is {final.text!r}, not {' or '.join(possible)!r}"
-        recut = drained or (resumed_on is not None and heard_on[number] >= resumed_on)
         quiet = known.get((final.start_s, final.end_s))
         if quiet is None:
-            # A drain ends the segment that is being spoken, and on another connection what was part of no final yet is
-            # heard anew: there a cut may lie elsewhere. What each final says of its own range was checked above.
+            # A drain ends the segment that is being spoken, unless the client has promised to come back. What each
+            # final says of its own range was checked above.
             if not recut:
                 yield "other range", f"final {number} covers {final.start_s} to {final.end_s} s, unlike a quiet run"
         elif (final.text != quiet.text or spoken != _spoken(quiet)) and not (recut and spoken != _spoken(quiet)):

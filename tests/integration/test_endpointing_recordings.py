@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-from sessions.endpointing import BYTES_PER_S, Endpointer, Segment
+from sessions.endpointing import BYTES_PER_S, Endpointer
+from sessions.segments import Segment
 from tests.support.recordings import recording
 from tests.support.stable_partials import recordings
 

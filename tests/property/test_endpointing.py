@@ -1,11 +1,14 @@
-"""What holds for every stream: the framing changes nothing, covers are contiguous, keep_from keeps what is needed."""
+"""What holds for every stream: the framing changes nothing, covers are contiguous, keep_from keeps what is needed, and
+another endpointer can go on from the newest anchor at any place."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.endpointing import BYTES_PER_S, FRAME_BYTES, Endpointer, Segment
+from sessions.anchor import Anchor
+from sessions.endpointing import BYTES_PER_S, FRAME_BYTES, Endpointer
+from sessions.segments import Segment
 from tests.support.scripted_voice import ScriptedVoice, audio
 
 MAX_S = 2.0
@@ -91,3 +94,30 @@ def test_a_stream_goes_on_after_finish(
             assert segment.covers_from <= segment.start_byte < segment.end_byte <= segment.covers_to <= fed
             position = segment.covers_to
         assert cutter.finish() is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    runs=scores,
+    tail=tails,
+    flushes=st.sets(st.integers(0, 400_000), max_size=4),
+    losses=st.lists(st.integers(0, 400_000), max_size=6),
+    pause=pauses,
+)
+def test_another_goes_on_from_the_anchor_as_if_it_were_the_same(
+    runs: list[tuple[float, int]], tail: bytes, flushes: set[int], losses: list[int], pause: float | None
+) -> None:
+    data = stream(runs, tail)
+    cutter, other = (Endpointer(pause, MAX_S, vad=ScriptedVoice()) for _ in range(2))
+    fed = 0
+    for place in sorted({*flushes, *losses, len(data)}):
+        piece, fed = data[fed:place], max(fed, min(place, len(data)))
+        assert other.feed(piece) == cutter.feed(piece)
+        if place in flushes:
+            assert other.finish() == cutter.finish()
+        if place in losses:
+            anchor = Anchor.decode(cutter.anchor.encode())
+            assert anchor == other.anchor
+            other = Endpointer.anchored(pause, anchor, cutter.covered, MAX_S, vad=ScriptedVoice())
+            assert other.feed(data[anchor.hear_from : fed]) == [], "segments end at anchors"
+        assert (other.open, other.covered, other.keep_from) == (cutter.open, cutter.covered, cutter.keep_from)

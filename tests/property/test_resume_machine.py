@@ -1,7 +1,7 @@
 """A stream that loses its connection or its front end at any step and goes on elsewhere, from what Redis holds.
 
 At the end every sample is in exactly one final, finals came in order, each once, and ``seq`` had no gap: the client of
-`tests.support.resuming` checks that at every message.
+`tests.support.resuming` checks that at every message. What nobody cut by hand is cut as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from queueing.job import Enqueued, EnqueueStatus, NewJob
+from queueing.lane import Kind
 from sessions.course import Phase
+from sessions.decodes import MIN_DECODE_BYTES
+from sessions.endpointing import Endpointer
 from sessions.limits import SessionLimits
 from sessions.wire import BYTES_PER_SECOND, End, Flush, Keepalive, Start
 from tests.property.test_session_machine import SimulatedQueue
@@ -33,6 +36,8 @@ class ResumeMachine(RuleBasedStateMachine):
     @initialize(partials=st.booleans(), start=st.booleans(), promised=st.booleans(), speech=st.booleans())
     def connect(self, partials: bool, start: bool, promised: bool, speech: bool) -> None:
         self.queue = SimulatedQueue()
+        self.cut_by_hand = False
+        self.decoded: dict[int, tuple[int, int]] = {}
         self.stream = Resuming(LIMITS, SPEECH if speech else SOUND, endpoint_s=PAUSE_S if speech else None)
         self.stream.enqueue = self.enqueue
         self.stream.cancel_partial = self.queue.cancel_partial
@@ -42,6 +47,9 @@ class ResumeMachine(RuleBasedStateMachine):
         self.stream.receive()
 
     def enqueue(self, job: NewJob) -> EnqueueStatus | Enqueued:
+        if job.kind is Kind.FINAL:
+            part = job.start_byte, job.end_byte
+            assert self.decoded.setdefault(job.segment, part) == part
         return self.queue.enqueue(job)
 
     def takes_audio(self) -> bool:
@@ -67,6 +75,7 @@ class ResumeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.takes_audio())
     @rule()
     def flush(self) -> None:
+        self.cut_by_hand = True
         self.stream.text(Flush())
 
     @precondition(lambda self: self.takes_audio() and self.stream.client.position > 150_000)
@@ -114,6 +123,7 @@ class ResumeMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.stream.lost and not self.stream.over)
     @rule(patience=st.sampled_from([0.0, 1.0]))
     def drain(self, patience: float) -> None:
+        self.cut_by_hand |= not self.stream.session._stream.comes_back
         self.stream.run(self.stream.session.on_drain(self.stream.now, self.stream.now + patience))
         self.stream.wait(patience)
 
@@ -179,6 +189,16 @@ class ResumeMachine(RuleBasedStateMachine):
         stream.close(answered=True)
         # A front end that is lost over that leaves it to expire.
         assert stream.store is None or stream.lost, "nothing stays of a stream whose end was heard"
+        if not self.cut_by_hand:
+            assert self.decoded == self.undisturbed(client.sound[: client.position // 2 * 2])
+
+    def undisturbed(self, sound: bytes) -> dict[int, tuple[int, int]]:
+        cutter = Endpointer(self.stream.limits.endpoint_s)
+        segments = cutter.feed(sound)
+        last = cutter.finish()
+        segments += [last] if last is not None else []
+        parts = enumerate((segment.start_byte, segment.end_byte) for segment in segments)
+        return {number: (start, end) for number, (start, end) in parts if end - start >= MIN_DECODE_BYTES}
 
 
 ResumeMachine.TestCase.settings = settings(

@@ -149,4 +149,20 @@ RESUMING = (
         "While a stream waits for its client its place is not free for another.",
         "tests/integration/test_stream_slots_of_clients.py::test_a_stream_that_waits_for_its_client_keeps_its_place",
     ),
+    Sabotage(
+        "detector-never-begins-anew",
+        "sessions/voice.py",
+        "self._network.reset()",
+        "pass",
+        "From an anchor on a score depends on nothing before it.",
+        "tests/unit/test_voice.py::test_a_detector_that_has_settled_is_known_by_its_last_frames",
+    ),
+    Sabotage(
+        "audio-before-the-anchor-is-dropped",
+        "sessions/intake.py",
+        "return min(keep_from, self._endpointer.anchor.hear_from) if self.noted else keep_from",
+        "return keep_from",
+        "What another connection must hear again is kept.",
+        "tests/unit/test_resume_exact.py::test_what_is_decoded_is_the_same_however_often_the_connection_is_lost",
+    ),
 )

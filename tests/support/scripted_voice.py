@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from sessions.endpointing import FRAME_BYTES
-from sessions.voice import FRAME_S, FRAME_SAMPLES, Frames, Heard
+from sessions.voice import FIRST_LOUDNESS, FRAME_S, FRAME_SAMPLES, Frames, Loudness
 
 VOICED = 0.9
 SILENT = 0.1
 
 
 class ScriptedVoice:
-    """Stands for `EarshotDetector` in exact tests."""
+    """Stands for `EarshotDetector` in exact tests. It settles within a few frames."""
 
-    def listen(self, frames: Frames) -> Heard:
-        scores = (frames[:, 0] / 32_767).round(4).tolist()
-        return scores, scores
+    def __init__(self) -> None:
+        self._newest: deque[None] = deque(maxlen=5)
+
+    def listen(self, frames: Frames) -> Iterator[tuple[float, float]]:
+        for score in (frames[:, 0] / 32_767).round(4).tolist():
+            self._newest.append(None)
+            yield score, score
+
+    def settle(self) -> tuple[int, Loudness]:
+        return len(self._newest), FIRST_LOUDNESS
 
 
 def audio(scores: Iterable[float]) -> bytes:

@@ -225,7 +225,7 @@ def test_a_live_stream_asks_for_partials_of_the_open_segment_and_keeps_only_what
     decodes: list[Decode] = list(live_decodes(stream_of(speech, 120, random.Random(1)), buffer))
     finals = [decode for decode in decodes if decode.kind is Kind.FINAL]
     assert len(finals) >= 8
-    assert sum(decode.covers_s for decode in finals) <= 120
+    assert sum(decode.covers_s for decode in finals) <= 120 + 1e-9
     assert max(len(decode.pcm) for decode in decodes) <= 28 * 32_000
     for number in range(len(finals)):
         partials = [len(d.pcm) for d in decodes if d.segment == number and d.kind is Kind.PARTIAL]

@@ -12,12 +12,10 @@ from sessions.endpointing import (
     MARGIN_S,
     MAX_SEGMENT_S,
     MIN_SPEECH_S,
-    ONSET,
     ONSET_FRAMES,
-    RELEASE,
     Endpointer,
-    Segment,
 )
+from sessions.segments import ONSET, RELEASE, Segment
 from sessions.voice import FRAME_S
 from tests.support.scripted_voice import ScriptedVoice, at, audio, frames_of, silence, speech
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ from sessions.effects import AppendAudio, CancelPartial, TrimAudio
 from sessions.endpointing import Endpointer
 from sessions.limits import MAX_SEGMENT_S, SessionLimits
 from sessions.results import DecodeResult
-from sessions.voice import Frames, Heard
+from sessions.voice import FIRST_LOUDNESS, Frames, Loudness
 from sessions.wire import Done, End, Final, Flush, Partial, Start
 from tests.support.recordings import recording
 from tests.support.session_driver import Driver, at, delivery
@@ -195,10 +196,13 @@ def test_a_held_back_final_takes_its_waiting_partial_out_of_the_queue() -> None:
 class LoudnessDetector:
     """What is loud is a voice: for an hour in seconds."""
 
-    def listen(self, frames: Frames) -> Heard:
+    def listen(self, frames: Frames) -> Iterator[tuple[float, float]]:
         samples = frames.astype(np.float32)
         energies = (samples * samples).sum(axis=1)
-        return np.where(energies > 256 * 300.0**2, 0.9, 0.1).tolist(), energies.tolist()
+        return zip(np.where(energies > 256 * 300.0**2, 0.9, 0.1).tolist(), energies.tolist(), strict=True)
+
+    def settle(self) -> tuple[int, Loudness]:
+        return 0, FIRST_LOUDNESS
 
 
 @pytest.mark.parametrize("endpoint_s", [0.8, None])
