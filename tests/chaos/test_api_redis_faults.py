@@ -20,6 +20,7 @@ from tests.support.eventually import eventually
 from tests.support.live_api import LiveApi, leftovers, receive_all, receive_until
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import speech, text_of
+from tests.support.standstill import stop
 
 SOUND = speech(2.0)
 
@@ -123,7 +124,7 @@ def test_a_redis_that_hangs_stops_neither_health_nor_the_end_of_streams() -> Non
     with RedisServer() as server, service(server) as (api, _client), api.connect() as stream:
         stream.send(SOUND)
         receive_until(stream, Ready)
-        os.kill(server.pid, signal.SIGSTOP)
+        stop(server.pid)
         try:
             stream.send(SOUND)
             eventually(lambda: "Redis" in api.json("/ready").get("reason", ""), timeout_s=15, what="the reason")

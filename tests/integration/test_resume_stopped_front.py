@@ -22,6 +22,7 @@ from tests.support.live_api import LiveApi, leftovers, receive_all, receive_unti
 from tests.support.returning import begin, byte_of, come_back, finals_of, refused, resumed, vanish
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import speech, text_of
+from tests.support.standstill import stop
 
 SOUND = speech(6.0)
 GRACE_S = 20
@@ -59,7 +60,7 @@ def worker(fronts: tuple[LiveApi, LiveApi], redis_client: redis.Redis) -> Iterat
 def stopped(front: LiveApi) -> Iterator[None]:
     """The web process stands still; its connections stay open."""
     (web,) = front.web_processes()
-    os.kill(web.pid, signal.SIGSTOP)
+    stop(web.pid)
     try:
         yield
     finally:

@@ -18,6 +18,7 @@ from queueing.scripts import load_script
 from queueing.verbs import VERBS
 from sessions.scripts import LUA
 from tests.support.eventually import eventually
+from tests.support.standstill import stop
 from tests.support.tripwire import Tripwire
 from tests.support.workers import Desk, ThreadWorker, WorkerProcess, noise_pcm, scripted, tidy_desk_at, worker_process
 from workers.lifecycle import EXIT_DONE
@@ -100,7 +101,7 @@ def test_a_sweeper_that_is_killed_while_sweeping_stops_nobody(
     with wire, worker_process(wire.url, tmp_path, FAST, lease_s=LEASE_S, attempts=4) as victim:
         victims.append(victim)
         victim.await_ready(desk.queue)
-        victim.send(signal.SIGSTOP)
+        stop(victim.pid)
         desk.final("s1", pcm)
         (lost,) = desk.queue.claim("gone", "n")
         eventually(lambda: desk.redis_ms() > lost.lease_until_ms, what="the end of its lease")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import tempfile
@@ -17,6 +15,7 @@ import redis
 from ops.redis_server import find_server
 from queueing.local_redis import free_port
 from tests.support.eventually import eventually
+from tests.support.standstill import stop
 
 BUS = 10_000
 """A Cluster's nodes talk to each other on their port plus this, unless told otherwise (which Redis 6.2 cannot be)."""
@@ -79,7 +78,7 @@ class Server:
     def freeze(self) -> None:
         """SIGSTOP: it answers nothing any more, and its connections stay open."""
         assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
+        stop(self._process.pid)
 
 
 def port_with_bus() -> int:
