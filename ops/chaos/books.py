@@ -74,8 +74,11 @@ def _texts(
     record: Record, clip: Clip, reference: Sequence[Final], faults: Faults, text_of: TextOf | None
 ) -> Iterator[Finding]:
     """Each final has the text of its range, and the ranges are those of a quiet run."""
-    drained = faults.struck(record, "web.term") > 0 and not record.plan.promises
-    recut = drained or record.code == "idle_timeout"
+    # A web process drains too when its parent alone is killed; its clients hear of either.
+    drains = faults.struck(record, "web.term") > 0 or any(
+        isinstance(seen.message, Error) and seen.message.code == "shutting_down" for seen in record.seen
+    )
+    recut = (drains and not record.plan.promises) or record.code == "idle_timeout"
     known = {(final.start_s, final.end_s): final for final in reference}
     for number, final in enumerate(record.finals):
         spoken = _spoken(final)

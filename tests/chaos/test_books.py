@@ -232,6 +232,8 @@ def test_a_drain_may_cut_where_no_quiet_run_does() -> None:
     record.seen[5] = replace(record.seen[5], message=final(2, 6).model_copy(update={"start_s": 5.0}))
     assert found(record) == {"other range"}
     assert found(record, [Injected("web.term", "web1", 4.0, 4.0)]) == set()
+    record.seen.insert(4, Seen(5.5, 1, Error(code="shutting_down", message="its parent was killed", fatal=True)))
+    assert found(record) == set()
 
 
 def test_on_the_next_connection_nothing_is_cut_elsewhere_not_even_after_a_drain_of_who_promised_to_come_back() -> None:
