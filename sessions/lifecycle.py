@@ -101,12 +101,15 @@ class Lifecycle(Storing):
         void = tuple(seq_field(final.segment) for final in past.lacking if final.seq is not None)
         effects: list[Effect] = [Remember({}, (*void, "over")), Send(self.ready(past.received, resumed=True))]
         if past.forgotten:
-            problem = "finals that the client lacks are not kept any more"
-            return effects + self.fatal(now, ErrorCode.STATE_LOST, problem)
+            return effects + self.forgotten(now)
         if self.phase is Phase.ENDING and self.ending is Ending.AUDIO_LIMIT:
             effects.append(self.limit_error())
         again, self._again = self._again, []
         return effects + self._cut(now, again)
+
+    def forgotten(self, now: float) -> list[Effect]:
+        """The client cannot be told all that it lacks."""
+        return self.fatal(now, ErrorCode.STATE_LOST, "finals that the client lacks are not kept any more")
 
     @property
     def comes_back(self) -> bool:

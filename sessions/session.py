@@ -219,8 +219,7 @@ class Session(Timers):
             self._read_until = delivery.event_id or self._read_until
             outbox.answer(delivery)
         if outbox.forgotten:
-            problem = "finals that the client lacks are not kept any more"
-            return stream.fatal(now, ErrorCode.STATE_LOST, problem)
+            return stream.forgotten(now)
         effects = stream.release(now)
         return effects if self.closed or past.error is None else effects + stream.fatal(now, *past.error)
 
