@@ -276,7 +276,12 @@ class Resumption:
                 return False
 
     def _heed(self, now: float, failure: ClientError) -> None:
-        """Leave the front end alone for as long as it asks, but never for the whole time that is left."""
+        """Leave the front end alone for as long as it asks, but never for the whole time that is left.
+
+        The time in `shutting_down` is for new streams: behind the same address a successor may be there already.
+        """
+        if isinstance(failure, ServerFailed) and failure.code == ErrorCode.SHUTTING_DOWN:
+            return
         retry_after_s = getattr(failure, "retry_after_s", None)
         if retry_after_s is not None and self._deadline is not None and retry_after_s > 0:
             self._not_before[self._url] = now + min(retry_after_s, max(0.0, self._deadline - now) / 2)

@@ -118,8 +118,11 @@ export class CaptionStream {
       this.done = true;
     } else if (message.type === "error") {
       const comesBack = this.token && (message.code === "shutting_down" || (!this.streaming && NOT_NOW.includes(message.code)));
-      if (message.fatal && comesBack) this.retryMs = 1000 * (message.retry_after_s || 0);
-      else if (message.fatal) this.problem = message.message;
+      if (message.fatal && comesBack) {
+        this.comesBack = true;
+        // The time in shutting_down is for new streams: a successor may be there already.
+        this.retryMs = message.code === "shutting_down" ? 0 : 1000 * (message.retry_after_s || 0);
+      } else if (message.fatal) this.problem = message.message;
       else if (message.code !== "audio_limit") this.handlers.onNotice(message.message);
     }
   }
@@ -173,7 +176,7 @@ export class CaptionStream {
     if (this.over) return;
     const now = performance.now();
     if (this.streaming) this.deadline = now + 1000 * (this.resumeS + EXTRA_S);
-    const later = LATER.includes(code) || this.retryMs || (!this.streaming && code === 1011);
+    const later = LATER.includes(code) || this.comesBack || (!this.streaming && code === 1011);
     if (!this.done && !this.problem && this.token && later && now < this.deadline) return this.comeBack(now);
     if (!this.isOpen) this.problem = this.problem || "refused";
     else if (!this.done && !this.problem) this.problem = reason || `the connection broke (code ${code})`;
@@ -188,6 +191,7 @@ export class CaptionStream {
     const wait = asked + Math.random() * Math.min(CAP_MS, BASE_MS * 2 ** this.tries);
     this.tries = Math.min(this.tries + 1, 10);
     this.retryMs = 0;
+    this.comesBack = false;
     clearTimeout(this.watching);
     setTimeout(() => this.over || this.connect(), Math.min(wait, this.deadline - now));
   }
