@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import click
 from pydantic.fields import FieldInfo
 
-from queueing.settings import EnvSettings, SettingRow, choices
+from queueing.settings import EnvSettings, SettingRow, choices, limits
 
 INTRODUCTION = """\
 # Configuration
@@ -94,10 +94,9 @@ def described_rows(settings: type[EnvSettings]) -> Iterator[tuple[SettingRow, st
 
 
 def _allowed(field: FieldInfo) -> str:
-    low = high = pattern = None
+    low, high = limits(field)
+    pattern = None
     for constraint in field.metadata:
-        low = getattr(constraint, "ge", low)
-        high = getattr(constraint, "le", high)
         pattern = getattr(constraint, "pattern", None) or pattern
     if low is not None and high is not None:
         return f"{_number(low)} to {_number(high)}"

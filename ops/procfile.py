@@ -28,6 +28,8 @@ PROJECT_PROCFILE = ROOT / "Procfile"
 
 MOST_OF_A_KIND = 256
 
+WORKER_METRICS_PORT = "HEARLINE_WORKER_METRICS_PORT"
+
 OPERATORS = frozenset("|&;()`\n")
 """With one of these a line may be more than one command, and cannot simply be exec'd."""
 
@@ -108,14 +110,18 @@ def expand(
     web_ports: Sequence[int],
     folder: Path | None,
     pass_fds: tuple[int, ...] = (),
+    worker_metrics_port: int | None = None,
 ) -> list[ProcessSpec]:
-    """One spec per process, in the table's order; the n-th web process gets the n-th port."""
+    """One spec per process, in the table's order; the n-th web process gets the n-th port, and the n-th worker the n-th
+    from ``worker_metrics_port`` on for its metrics."""
     specs = []
     for kind, command in table.items():
         for index in range(counts[kind]):
             added = {**environment, "HONCHO_PROCESS_NAME": f"{kind}.{index + 1}"}
             if kind == "web":
                 added["HEARLINE_PORT"] = str(web_ports[index])
+            if kind == "worker" and worker_metrics_port is not None:
+                added[WORKER_METRICS_PORT] = str(worker_metrics_port + index)
             line, direct = shell_line(command)
             specs.append(ProcessSpec(f"{kind}.{index + 1}", line, added, folder, direct, pass_fds))
     return specs

@@ -113,7 +113,12 @@ def _watch(target: Target, interval: float, *, all_lanes: bool, as_json: bool) -
                 click.echo(json.dumps(_or_error(lambda: _snapshot_fields(target), lambda error: {"error": error})))
                 pause.wait(interval)
         console = _console()
-        with Live(console=console, screen=console.is_terminal, auto_refresh=False, vertical_overflow="crop") as live:
+        if not console.is_terminal:  # nothing can be redrawn in a file or pipe: Live would be silent until the end
+            while True:
+                console.print(_or_error(lambda: _snapshot_view(target, all_lanes), Text))
+                console.file.flush()
+                pause.wait(interval)
+        with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
             while True:
                 view = _or_error(lambda: _snapshot_view(target, all_lanes), lambda error: Text(error, style="bold red"))
                 live.update(view, refresh=True)

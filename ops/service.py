@@ -18,7 +18,7 @@ from ops.errors import Failed, Missing, OpsError, WrongUse
 from ops.last_out import LastOut
 from ops.output import Output
 from ops.ports import holder, try_port
-from ops.procfile import ProcessSpec, expand
+from ops.procfile import WORKER_METRICS_PORT, ProcessSpec, expand
 from ops.readiness import ReadyWatch, local_url
 from ops.redis_server import NoRedis, RedisServer
 from ops.restarts import SETTINGS_STATUSES, RestartRules
@@ -153,6 +153,7 @@ class Service:
             web_ports=self._plan.web_ports,
             folder=self._plan.folder,
             pass_fds=() if self._last_out is None else self._last_out.pass_fds,
+            worker_metrics_port=int(given) if (given := self._environment.get(WORKER_METRICS_PORT)) else None,
         )
 
     def _publish(self, redis_url: str, stack: ExitStack) -> None:

@@ -60,7 +60,7 @@ class EnvSettings(BaseModel):
                 SettingProblem(
                     name=str(item["loc"][0]) if item["loc"] else "",
                     value=str(given.get(str(item["loc"][0]), "")) if item["loc"] else "",
-                    problem=_problem(item),
+                    problem=_problem(item, cls._field(item)),
                 )
                 for item in error.errors()
             ]
@@ -77,6 +77,11 @@ class EnvSettings(BaseModel):
                 type=_type_name(info),
                 meaning=info.description or "",
             )
+
+    @classmethod
+    def _field(cls, item: ErrorDetails) -> FieldInfo | None:
+        given = item["loc"][:1]
+        return next((info for name, info in cls.model_fields.items() if given == (cls._env_name(name, info),)), None)
 
     @staticmethod
     def _env_name(name: str, info: FieldInfo) -> str:
@@ -145,10 +150,25 @@ def choices(pattern: str) -> tuple[str, ...]:
     return tuple(found[1].split("|")) if found else ()
 
 
-def _problem(item: ErrorDetails) -> str:
+def limits(field: FieldInfo) -> tuple[float | None, float | None]:
+    """The lowest and the highest value that a number may have; None where there is no such limit."""
+    low = high = None
+    for constraint in field.metadata:
+        low = getattr(constraint, "ge", low)
+        high = getattr(constraint, "le", high)
+    return low, high
+
+
+def _problem(item: ErrorDetails, field: FieldInfo | None) -> str:
+    low, high = (None, None) if field is None or item["type"] == "value_error" else limits(field)
+    if low is not None and field is not None:
+        what = "a whole number" if "int" in str(field.annotation) else "a number"
+        return f"write {what}, {low} or more" if high is None else f"write {what} from {low} to {high}"
     words = choices(str(item.get("ctx", {}).get("pattern", "")))
     if words:
         return f"use one of {', '.join(words)}"
+    if item["type"].startswith("bool"):
+        return "use true or false"
     message = item["msg"].removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 

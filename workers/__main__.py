@@ -10,6 +10,7 @@ import argparse
 import os
 import random
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -68,7 +69,14 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.request())
     if settings.worker_metrics_port is not None:
-        start_http_server(settings.worker_metrics_port, settings.worker_metrics_host)
+        try:
+            _serve_metrics(settings.worker_metrics_host, settings.worker_metrics_port)
+        except SettingsError as error:
+            print(error, file=sys.stderr)  # noqa: T201
+            return EXIT_SETTINGS
+        except OSError as error:
+            print(f"hearline worker: {error}", file=sys.stderr)  # noqa: T201
+            return EXIT_FAILED
     process = Process(
         settings,
         client,
@@ -110,6 +118,20 @@ def _connect(settings: WorkerSettings) -> redis.Redis:
         return connect(settings.redis_url, max_connections=CONNECTIONS, client_name="hearline-worker")
     except ValueError as error:
         raise SettingsError([SettingProblem("REDIS_URL", without_password(settings.redis_url), str(error))]) from error
+
+
+def _serve_metrics(host: str, port: int) -> None:
+    """Raises `SettingsError` for a host that this machine never has, OSError for a port that another holds now."""
+    try:
+        start_http_server(port, host)
+    except socket.gaierror as error:
+        problem = f"no address of this machine ({error.strerror}); use 127.0.0.1"
+        raise SettingsError([SettingProblem("HEARLINE_WORKER_METRICS_HOST", host, problem)]) from error
+    except OSError as error:
+        raise OSError(
+            f"HEARLINE_WORKER_METRICS_PORT={port} on {host} cannot be used ({error.strerror}); stop what uses it, or "
+            "take another: every worker needs its own"
+        ) from error
 
 
 def _forget_live_gauges() -> None:

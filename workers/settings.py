@@ -103,7 +103,8 @@ class WorkerSettings(QueueSettings):
         None,
         ge=1,
         le=65535,
-        description="Port on which this worker serves its own /metrics; unset: none.",
+        description="Port on which this worker serves its own /metrics; unset: none. `hearline up` gives it to the "
+        "first of its workers, and the next ones count up.",
     )
     worker_metrics_host: str = Field("127.0.0.1", description="Address of that port.")
 

@@ -268,6 +268,15 @@ def test_watch_shows_it_again_until_ctrl_c(queue: JobQueue, redis_url: str, tmp_
     assert all(json.loads(line)["used"] for line in watch.lines)
 
 
+def test_watch_into_a_pipe_writes_one_view_after_the_other(queue: JobQueue, redis_url: str, tmp_path: Path) -> None:
+    arguments = ["queue", "--watch", "--interval", "0.1"]
+    with HearlineProcess(arguments, state=tmp_path, environment={"REDIS_URL": redis_url}) as watch:
+        watch.wait_for("5 waiting", times=2)
+        watch.signal(signal.SIGINT)
+        assert watch.end() == 0
+    assert not any("\x1b" in line for line in watch.lines)
+
+
 def test_watch_on_a_screen_redraws(queue: JobQueue, redis_url: str, tmp_path: Path) -> None:
     environment = {"REDIS_URL": redis_url, "FORCE_COLOR": "1", "COLUMNS": "120", "LINES": "50"}
     with HearlineProcess(["queue", "--watch", "--interval", "0.1"], state=tmp_path, environment=environment) as watch:

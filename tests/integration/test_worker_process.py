@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -217,6 +218,18 @@ def test_a_model_that_is_not_there_ends_it_with_the_way_out(redis_url: str) -> N
     answer = _run([], REDIS_URL=redis_url, HEARLINE_MODEL="no-such-model")
     assert answer.returncode == EXIT_SETTINGS, "the same start would fail again"
     assert (answer.stderr + answer.stdout).count("use 'bundled', a directory") == 1, "said once"
+
+
+def test_a_place_for_metrics_that_cannot_be_used_ends_it_with_the_way_out() -> None:
+    answer = _run([], HEARLINE_WORKER_METRICS_PORT="9100", HEARLINE_WORKER_METRICS_HOST="no such host")
+    assert answer.returncode == EXIT_SETTINGS
+    assert "HEARLINE_WORKER_METRICS_HOST='no such host'" in answer.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = _run([], HEARLINE_WORKER_METRICS_PORT=str(port))
+    assert answer.returncode == EXIT_FAILED, "the port may be free again the next time"
+    assert answer.stderr.count(f"HEARLINE_WORKER_METRICS_PORT={port} on 127.0.0.1 cannot be used") == 1
+    assert "Traceback" not in answer.stderr
 
 
 def test_the_check_needs_no_redis_and_says_what_runs() -> None:

@@ -10,7 +10,16 @@ import pytest
 
 from ops import procfile
 from ops.errors import Missing, WrongUse
-from ops.procfile import BUILT_IN, PROJECT_PROCFILE, expand, parse_counts, python_module, read_table, shell_line
+from ops.procfile import (
+    BUILT_IN,
+    PROJECT_PROCFILE,
+    WORKER_METRICS_PORT,
+    expand,
+    parse_counts,
+    python_module,
+    read_table,
+    shell_line,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,6 +79,14 @@ def test_each_web_process_has_its_own_port() -> None:
         ("worker.1", "worker", None),
     ]
     assert all(spec.environment["A"] == "1" for spec in specs)
+
+
+def test_each_worker_has_its_own_port_for_metrics_where_one_was_named() -> None:
+    counts = {"web": 1, "worker": 3}
+    named = expand(BUILT_IN, counts, environment={}, web_ports=[81], folder=None, worker_metrics_port=9100)
+    assert [spec.environment.get(WORKER_METRICS_PORT) for spec in named] == [None, "9100", "9101", "9102"]
+    unnamed = expand(BUILT_IN, counts, environment={}, web_ports=[81], folder=None)
+    assert not any(WORKER_METRICS_PORT in spec.environment for spec in unnamed)
 
 
 @pytest.mark.parametrize(
