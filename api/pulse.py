@@ -154,7 +154,6 @@ class Pulse:
         self._sources.report()
 
     def _look(self) -> None:
-        taken_s = self._clock.monotonic()
         previous = self._snapshot
         try:
             before_ms = self._clock.wall_ms()
@@ -170,7 +169,7 @@ class Pulse:
                 log.warning("redis_lost", error=str(error))
             self._beats = 0  # renew the slots as soon as Redis is back
             self._snapshot = Snapshot(
-                taken_s,
+                self._clock.monotonic(),
                 previous.workers if previous else (),
                 previous.policy if previous else "unknown",
                 previous.redis_ahead_ms if previous else 0.0,
@@ -179,7 +178,8 @@ class Pulse:
         else:
             if previous is not None and previous.error:
                 log.info("redis_back")
-            self._snapshot = Snapshot(taken_s, workers, policy, ahead_ms)
+            # As of the latest answer: on a machine that is too busy the questions themselves may take seconds.
+            self._snapshot = Snapshot(self._clock.monotonic(), workers, policy, ahead_ms)
             alive = self._snapshot.workers_ready > 0
             if alive != self._alive:
                 if alive or self._alive:

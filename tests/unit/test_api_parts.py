@@ -118,6 +118,7 @@ class World:
         self.clock = ManualClock()
         self.workers: list[WorkerView] = []
         self.fault: Exception | None = None
+        self.takes_s = 0.0
         self.refreshed: list[list[str]] = []
         self.told: list[bool] = []
         self.reports = self.caught_up = 0
@@ -133,6 +134,7 @@ class World:
         self.pulse = Pulse(sources, self.clock, self.told.append)
 
     def _time(self) -> int:
+        self.clock.advance(self.takes_s)
         if self.fault is not None:
             raise self.fault
         return self.clock.wall_ms() + 300_000
@@ -148,6 +150,13 @@ class World:
 
 
 READY = WorkerView("w1", "ready", "tiny.en", ready=True)
+
+
+def test_a_slow_answer_is_an_answer() -> None:
+    world = World()
+    world.takes_s = 2 * STALE_S
+    world.pulse.beat()
+    assert world.pulse.redis_error == ""
 
 
 def test_streams_are_told_once_when_the_last_worker_goes_and_the_first_comes() -> None:
