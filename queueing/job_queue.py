@@ -200,8 +200,8 @@ class JobQueue:
         return text(code) != "NONE"
 
     def cancel_session(self, session: str, *, keep_events: bool = False) -> int:
-        """Remove every queued job of the session, make leased ones obsolete, delete its events (``keep_events``: not yet,
-        for its client may have missed the end); returns the count. Every session ends with this call."""
+        """Remove every queued job of the session, make leased ones obsolete, delete its events (``keep_events``: not
+        yet, for its client may have missed the end); returns the count. Every session ends with this call."""
         verb = verbs.CancelSession(session=session, tombstone_ms=self.limits.tombstone_ms, keep=int(keep_events))
         _, count = self._scripts.run(verb)
         return int(count)
