@@ -48,6 +48,8 @@ class Limiter:
         self._held: dict[str, tuple[str, tuple[str, ...]]] = {}
         """connection -> the session it is counted as, names of its owners."""
         self._rates: dict[str, SharedRate] = {}
+        self._gone: list[tuple[str, tuple[str, ...]]] | None = None
+        """What stopped counting while `keep` renews what counted before; None while it does not."""
 
     def take(self, connection: str, principal: Principal = ANYBODY, *, back: bool = False) -> Refusal | None:
         """Count the stream that the current request asks for, under the connection's own name; or why it may not be.
@@ -57,7 +59,7 @@ class Limiter:
         if not owners:
             return None
         asked = [replace(owner, max_streams=2 * owner.max_streams) for owner in owners] if back else owners
-        over = self._owners.add(connection, asked)
+        over = self._owners.add(connection, asked, back=back)
         if over is not None:
             return _refusal(over)
         with self._lock:
@@ -70,15 +72,18 @@ class Limiter:
             was, names = self._held.get(connection, ("", ()))
         if names:
             self._owners.add(session, [Owner(name) for name in names])
-            self._owners.remove(was, names)
             with self._lock:
                 self._held[connection] = (session, names)
+                self._note_gone(was, names)
+            self._owners.remove(was, names)
 
     def give_back(self, connection: str, *, keep: bool = False) -> None:
         """The stream has ended, or did not begin. ``keep``: it waits for its client, or goes on elsewhere, and counts
         until nobody renews that. Idempotent; without Redis it stops counting by itself."""
         with self._lock:
             session, names = self._held.pop(connection, ("", ()))
+            if not keep:
+                self._note_gone(session, names)
             live = {name for _, held in self._held.values() for name in held} if names else set()
             for name in names:
                 if name not in live:
@@ -92,13 +97,23 @@ class Limiter:
     def keep(self) -> None:
         """Renew what counts, and each key's share of its rate. Raises `QueueUnavailable`."""
         with self._lock:
-            held = dict(self._held.values())
-        counts = self._owners.keep(held)
+            held, self._gone = dict(self._held.values()), []
+        try:
+            counts = self._owners.keep(held)
+        finally:
+            with self._lock:
+                gone, self._gone = self._gone, None
+        for session, gone_names in gone:
+            self._owners.remove(session, gone_names)
         here = Counter(name for names in held.values() for name in names)
         with self._lock:
             for name, rate in self._rates.items():
                 if counts.get(name):
                     rate.set_share(min(1.0, here[name] / counts[name]))
+
+    def _note_gone(self, session: str, names: tuple[str, ...]) -> None:
+        if self._gone is not None and names:
+            self._gone.append((session, names))
 
     def pace(self, principal: Principal = ANYBODY) -> Pace:
         """How fast a stream of this principal is read."""

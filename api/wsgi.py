@@ -6,7 +6,7 @@ import os
 import random
 import secrets
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flask import Flask, request
@@ -28,6 +28,7 @@ from api.overload import Overload, OverloadCollector
 from api.pulse import Pulse, PulseSources
 from api.queue_view import policy_name, queue_view, worker_views
 from api.redis_watch import RedisWatch
+from api.renewal import Renewal
 from api.service import OpenStreams, StreamService, session_limits
 from api.settings import ApiSettings
 from api.taking_up import TakingUp
@@ -62,11 +63,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         client, front, rng=random.Random(), on_reconnect=streams.on_reconnect, on_taken=streams.on_taken
     )
     limiter = Limiter(StreamOwners(client, settings.queue), clock, client_limits(settings))
-
-    def refresh_slots(sessions: Collection[str]) -> None:
-        slots.refresh(sessions)
-        limiter.keep()
-
+    buffer = AudioBuffer(client, AUDIO_TTL_S)
     overload = Overload(
         queue.backlog,
         lambda: memory_share(client, settings.redis_memory_limit),
@@ -77,7 +74,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
             workers=lambda: worker_views(queue),
             policy=lambda: policy_name(queue),
             redis_time_ms=RedisWatch(client, queue).time_ms,
-            refresh_slots=refresh_slots,
+            refresh_slots=Renewal(slots, limiter, buffer, streams.sessions),
             live_sessions=streams.sessions,
             catch_up=lambda: cleaner.catch_up(),  # noqa: PLW0108 - made below, of the pulse
             report=streams.report,
@@ -86,7 +83,6 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         clock,
         streams.on_workers,
     )
-    buffer = AudioBuffer(client, AUDIO_TTL_S)
     cleaner = Cleaner(queue, buffer, slots, parking, metrics, lambda: pulse.known_redis_error, clock)
     stopping = threading.Event()
     ports = Ports(

@@ -45,11 +45,12 @@ class StreamOwners:
         self._keys = QueueKeys(queue_name)
         self._ttl_ms = round(ttl_s * 1000)
 
-    def add(self, session: str, owners: Sequence[Owner], *, now_ms: int = 0) -> OverLimit | None:
-        """Count the session for all of ``owners`` (again: renews it), or for none: then it says whose limit it is."""
+    def add(self, session: str, owners: Sequence[Owner], *, back: bool = False, now_ms: int = 0) -> OverLimit | None:
+        """Count the session for all of ``owners`` (again: renews it), or for none: then it says whose limit it is.
+        ``back``: it comes for a stream that is counted already, and is let in at Redis's memory limit too."""
         triples = [part for owner in owners for part in (owner.name, owner.max_streams, owner.max_tries)]
         keys = [self._keys.streams_of_prefix, self._keys.tries_of_prefix]
-        code, place = run(self._client, "own", keys, [now_ms, session, self._ttl_ms, *triples])
+        code, place = run(self._client, "own", keys, [now_ms, session, self._ttl_ms, int(back), *triples])
         return None if code == "OK" else OverLimit(owners[place - 1], too_fast=code == "FAST")
 
     def keep(self, streams: Mapping[str, Collection[str]], *, now_ms: int = 0) -> dict[str, int]:

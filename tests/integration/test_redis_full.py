@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from queueing.memory import memory_share
 from queueing.rescue import Rescuer
 from sessions.admission import Slot, StreamSlots
 from sessions.audio_buffer import AudioBuffer
+from sessions.owners import OverLimit, Owner, StreamOwners
 from sessions.parking import Parking
 from tests.support.eventually import eventually
 from tests.support.queue_jobs import claim_one, final, nonce, partial
@@ -165,6 +167,20 @@ def test_streams_are_parked_resumed_and_reaped(client: redis.Redis) -> None:
     assert parking.waits("s")
     parking.forget("s")
     assert not parking.waits("s")
+
+
+def test_who_comes_back_is_counted_and_nobody_new(client: redis.Redis) -> None:
+    owners, address = StreamOwners(client, "main"), Owner("address:203.0.113.7", max_streams=1, max_tries=3)
+    twice = replace(address, max_streams=2)
+    assert owners.add("s", [address]) is None
+    fill(client)
+    with pytest.raises(RedisFull):
+        owners.add("new", [address])
+    assert owners.add("c", [twice], back=True) is None
+    owners.add("s", [Owner(address.name)])
+    owners.remove("c", [address.name])
+    assert owners.add("d", [twice], back=True) is None
+    assert owners.add("e", [twice], back=True) == OverLimit(twice, too_fast=True), "as often as it may, no more"
 
 
 def test_a_rescuer_goes_on_when_there_is_room_again(client: redis.Redis, rng: random.Random) -> None:
