@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import selectors
@@ -25,13 +24,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-import structlog
 from gunicorn import http
 from gunicorn.app.base import BaseApplication
-from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from api.heads import Heads
+from api.server_log import EventLogger
 from api.settings import ApiSettings
 from api.socket_types import EARLY_BYTES
 from queueing.clock import SystemClock
@@ -235,20 +233,6 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
             # The interpreter would wait for these threads without a limit.
             self.log.warning("%d connections did not end in time", self.nr_conns)
             os._exit(0)
-
-
-class EventLogger(Logger):  # type: ignore[misc]
-    """gunicorn's messages as structured lines like all others."""
-
-    def setup(self, cfg: Any) -> None:
-        super().setup(cfg)
-        self.error_log.handlers = [_Forward()]
-        self.error_log.propagate = False
-
-
-class _Forward(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        structlog.get_logger().log(record.levelno, "gunicorn", message=record.getMessage(), exc_info=record.exc_info)
 
 
 class StreamServer(BaseApplication):  # type: ignore[misc]
