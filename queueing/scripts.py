@@ -41,6 +41,11 @@ _OUTAGE = re.compile(r"\b(OOM|READONLY|MISCONF|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|N
 """Error codes of a Redis that is there but takes no writes now. From within a script they arrive inside another
 error's text. A script that meets one has written nothing yet: Redis checks before a script's first write only."""
 
+_SCRIPT = re.compile(
+    r"Error running script \(call to \w+\): (?:@user_script: ?\d+: )*-?|,? script: \w+, on @user_script:\d+\.?"
+)
+"""What Redis up to 6.2 writes before, and later ones after, the message of a command within a script."""
+
 Reply = list[Any]
 """What a script returns: first a code, then what its header says."""
 
@@ -131,8 +136,9 @@ def _listed(reply: Any) -> Reply:
 
 
 def _reason(error: ResponseError) -> str:
-    """What the server said; of redirections redis-py keeps only where to."""
-    return f"the slot of these keys is being moved ({error})" if isinstance(error, AskError) else str(error)
+    """What the server said, without our script's digest; of redirections redis-py keeps only where to."""
+    said = _SCRIPT.sub("", str(error))
+    return f"the slot of these keys is being moved ({said})" if isinstance(error, AskError) else said
 
 
 @contextmanager
@@ -151,7 +157,7 @@ def guarded() -> Iterator[None]:
         if not found and not isinstance(error, _OUTAGES):
             raise
         if isinstance(error, OutOfMemoryError) or (found and found[1] == "OOM"):
-            raise RedisFull(f"Redis is at its memory limit: {error}") from error
+            raise RedisFull(f"Redis is at its memory limit: {_reason(error)}") from error
         raise QueueUnavailable(f"Redis cannot serve now: {_reason(error)}") from error
     except redis.RedisError as error:
         raise QueueUnavailable(f"Redis does not answer: {error}") from error
