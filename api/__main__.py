@@ -9,7 +9,7 @@ import gc
 import os
 import resource
 import sys
-import tempfile
+from contextlib import nullcontext
 
 import psutil
 import structlog
@@ -19,6 +19,7 @@ from api.settings import ApiSettings
 from queueing.connect import check_redis, connect, without_password
 from queueing.errors import QueueUnavailable, SettingsError, UnsafeRedis
 from queueing.logs import configure_logs
+from queueing.scratch import scratch_folder
 from sessions.api_keys import BadKeyFile, read_keys
 from sessions.exposure import exposure_problem
 
@@ -40,8 +41,8 @@ def main() -> None:
     _check_access(settings)
     _check_redis(settings)
     _raise_file_limit(settings)
-    with tempfile.TemporaryDirectory(prefix="hearline-metrics-", ignore_cleanup_errors=True) as scratch:
-        metrics_dir = settings.metrics_dir or scratch
+    with nullcontext() if settings.metrics_dir else scratch_folder("hearline-web-") as scratch:
+        metrics_dir = scratch.path if scratch else settings.metrics_dir
         os.makedirs(metrics_dir, exist_ok=True)
         # prometheus-client decides at its import, and reads the variable when a metric is made.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics_dir  # noqa: TID251

@@ -171,6 +171,7 @@ class RedisServer:
                 try:
                     # Another server may sit on this port: the answer must come from the one started here.
                     if client.info("server")["process_id"] == self._process.pid:
+                        client.ping()  # INFO is answered also by one that still reads its data back
                         return
                 except redis.BusyLoadingError:
                     tries_left += 1  # It reads its data back, which takes as long as it takes.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from ops.supervisor import KILL_AFTER_S, GaveUp, Outcome, Ready, Supervisor, des
 from queueing.clock import Clock
 from queueing.connect import check_redis, connect
 from queueing.errors import QueueUnavailable, UnsafeRedis
+from queueing.scratch import Scratch, scratch_folder
 
 REDIS_RETRY_S = 2.0
 """Seconds between two tries to bring an own Redis back."""
@@ -109,10 +109,8 @@ class Service:
             check_ports(self._plan.host, self._plan.web_ports)
             redis_url = self._plan.redis_url or self._own_redis(stack)
             _check_redis(redis_url)
-            scratch = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="hearline-up-", ignore_cleanup_errors=True)
-            )
-            self._metrics_dir = scratch
+            scratch = stack.enter_context(scratch_folder("hearline-run-"))
+            self._metrics_dir = scratch.path
             self._publish(redis_url, stack)
             self._watch(stack)
             outcome = self.supervisor.run(self._specs(redis_url, scratch))
@@ -136,11 +134,11 @@ class Service:
         self._output.say(f"Redis at {url}, {kept}")
         return url
 
-    def _specs(self, redis_url: str, metrics_dir: str) -> list[ProcessSpec]:
+    def _specs(self, redis_url: str, scratch: Scratch) -> list[ProcessSpec]:
         added = {
             "REDIS_URL": redis_url,
             "HEARLINE_HOST": self._plan.host,
-            "PROMETHEUS_MULTIPROC_DIR": metrics_dir,
+            "PROMETHEUS_MULTIPROC_DIR": scratch.path,
             "PYTHONUNBUFFERED": "1",
         }
         if self._plan.folder is None:
@@ -152,7 +150,7 @@ class Service:
             environment=added,
             web_ports=self._plan.web_ports,
             folder=self._plan.folder,
-            pass_fds=() if self._last_out is None else self._last_out.pass_fds,
+            pass_fds=(scratch.descriptor, *(() if self._last_out is None else self._last_out.pass_fds)),
             worker_metrics_port=int(given) if (given := self._environment.get(WORKER_METRICS_PORT)) else None,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -108,3 +109,19 @@ def test_what_cannot_run_is_named(tmp_path: Path) -> None:
         RedisServer(binary=broken).start()
     with pytest.raises(NoRedis, match="cannot run"):
         RedisServer(binary=tmp_path / "absent").start()
+
+
+def test_one_that_still_reads_its_data_back_is_waited_for(tmp_path: Path) -> None:
+    """It answers INFO meanwhile, and refuses nearly all else."""
+    data = tmp_path / "data"
+    with RedisServer(data_dir=data) as server, redis.Redis.from_url(server.url) as client:
+        pipeline = client.pipeline()
+        for number in range(10_000):
+            pipeline.set(f"key-{number}", "x")
+        pipeline.execute()
+    slow = tmp_path / "slow-server"
+    slow.write_text(f'#!/bin/sh\nexec {shlex.quote(str(find_server()))} "$@" --key-load-delay 100\n')
+    slow.chmod(0o700)
+    with RedisServer(data_dir=data, binary=slow) as server, connect(server.url) as client:
+        check_redis(client)
+        assert client.dbsize() == 10_000
