@@ -61,7 +61,8 @@ class Limiter:
         asked = [replace(owner, max_streams=2 * owner.max_streams) for owner in owners] if back else owners
         over = self._owners.add(connection, asked, back=back)
         if over is not None:
-            return _refusal(over)
+            own = owners[asked.index(over.owner)]
+            return _refusal(OverLimit(own, over.too_fast), back=back)
         with self._lock:
             self._held[connection] = (connection, tuple(owner.name for owner in owners))
         return None
@@ -142,7 +143,7 @@ def _key_name(principal: Principal) -> str:
     return f"key:{principal.label}"
 
 
-def _refusal(over: OverLimit) -> Refusal:
+def _refusal(over: OverLimit, *, back: bool) -> Refusal:
     kind, _, name = over.owner.name.partition(":")
     if over.too_fast:
         reason, limit = "address_tries", f"{over.owner.max_tries} requests a minute (HEARLINE_MAX_TRIES_PER_ADDRESS)"
@@ -151,6 +152,12 @@ def _refusal(over: OverLimit) -> Refusal:
     else:
         reason, limit = "key_streams", f"{over.owner.max_streams} streams (max_streams of the key)"
     who = f"the API key {name!r}" if kind == "key" else f"the address {name}"
+    if not over.too_fast:
+        limit += (
+            " and as many connections that come back for one"
+            if back
+            else "; to go on with one that lost its connection, connect to /v1/stream?resume=1"
+        )
     proxy = "; if that is a proxy, name it in HEARLINE_TRUSTED_PROXIES" if kind == "address" else ""
     return Refusal(
         429,

@@ -105,7 +105,8 @@ class Timers(Outcomes):
         return timers
 
     def _no_room(self, now: float) -> list[Effect]:
-        return self._stream.fatal(now, ErrorCode.OVERLOADED, "all streams are in use; try again later")
+        problem = "this connection may only resume a stream: it came with ?resume=1, or all streams are in use"
+        return self._stream.fatal(now, ErrorCode.OVERLOADED, f"{problem}; send resume first, or try again later")
 
     def _read(self, now: float) -> ReadEvents:
         self._read_at = now

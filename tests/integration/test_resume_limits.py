@@ -53,7 +53,10 @@ class Limited:
             pass
         response = answer.value.response
         assert response.status_code == 429
-        return str(json.loads(response.body or b"")["code"])
+        body = json.loads(response.body or b"")
+        assert "limit of 1 streams" in body["message"], "as it is set, also for who may have two connections for it"
+        assert ("?resume=1" in body["message"]) == (not query)
+        return str(body["code"])
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +133,7 @@ def test_who_says_that_it_comes_back_and_does_not_gets_no_second_stream(limited:
             told = receive_all(second)[-1]
             assert isinstance(told, Error)
             assert (told.code, told.fatal) == ("overloaded", True)
+            assert "send resume first" in told.message
         eventually(lambda: limited.counted() == [ready.session], what="its own stream counted, alone")
     client.close()
 
