@@ -10,6 +10,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from api.access import Access
 from api.admission import handshake_problem, upgrade_required
+from api.answering import Answering
 from api.collectors import QueueReader
 from api.health import blueprint
 from api.server import EXTENSION
@@ -40,6 +41,8 @@ def create_app(
     app.register_blueprint(blueprint(service, reader, registry))
     sock = StreamSock(app, service.open_socket)
     sock.gated_route(STREAM_PATH, service.admission.admit)(service.serve)
+
+    app.wsgi_app = Answering(app.wsgi_app, aside=(STREAM_PATH, *INSIDE))  # type: ignore[method-assign]
 
     @app.before_request
     def check() -> Response | None:
