@@ -54,7 +54,7 @@ class Ticket:
     def __init__(
         self,
         session: str,
-        give_back: Callable[[str, str | None, bool], None],
+        give_back: Callable[[str, str | None, bool, bool], None],
         principal: Principal = ANYBODY,
         *,
         only_resume: bool = False,
@@ -69,12 +69,13 @@ class Ticket:
         self._give_back = give_back
         self._held = True
 
-    def give_back(self, *, keep_slot: bool = False) -> None:
-        """``keep_slot``: the session's slot outlives the stream. Idempotent."""
+    def give_back(self, *, keep_slot: bool = False, unheard: bool = False) -> None:
+        """``keep_slot``: the session's slot outlives the stream; ``unheard``: as for `Cleaner.release_slot`.
+        Idempotent."""
         if self._held:
             self._held = False
             session = None if keep_slot or self.only_resume else self.session
-            self._give_back(self.connection, session, keep_slot)
+            self._give_back(self.connection, session, keep_slot, unheard)
 
 
 class Admission:
@@ -89,7 +90,7 @@ class Admission:
         process_streams: int,
         new_session: Callable[[], str],
         redis_error: Callable[[], str],
-        release_slot: Callable[[str], None],
+        release_slot: Callable[[str, bool], None],
         overload: Callable[[], Refusal | None] = lambda: None,
         limit: Callable[[str, Principal, bool], Refusal | None] = lambda _session, _principal, _back: None,
         unlimit: Callable[[str, bool], None] = lambda _session, _keep: None,
@@ -199,13 +200,13 @@ class Admission:
             f"all {self._max_streams} streams are in use (HEARLINE_MAX_STREAMS); try again later",
         )
 
-    def _give_back(self, connection: str, session: str | None, keep: bool) -> None:
+    def _give_back(self, connection: str, session: str | None, keep: bool, unheard: bool) -> None:
         with self._lock:
             self._running -= 1
         self._metrics.active.dec()
         self._unlimit(connection, keep)
         if session is not None:
-            self._release_slot(session)
+            self._release_slot(session, unheard)
 
     def _refuse(self, refusal: Refusal) -> Response:
         self._metrics.rejected.labels(refusal.reason).inc()

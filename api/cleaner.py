@@ -104,9 +104,13 @@ class Cleaner:
 
         self._do("park", session, park)
 
-    def release_slot(self, session: str) -> None:
-        """Give the session's slot back."""
-        self._do("release_slot", session, lambda: self._slots.release(session))
+    def release_slot(self, session: str, *, unheard: bool = False) -> None:
+        """Give the session's slot back. ``unheard``: it is open yet whether its client has heard of the end. Until that
+        is known the session waits to be reaped, should this process be gone by then."""
+        if unheard:
+            self._do("release_slot", session, lambda: self._parking.park(session, keep_slot=False))
+        else:
+            self._do("release_slot", session, lambda: self._slots.release(session))
 
     def catch_up(self) -> None:
         """Redis answers: do some of what was postponed, and reap some of those who did not come back."""

@@ -184,7 +184,7 @@ class StreamService:
         finally:
             self.listener.unregister(ticket.session, ticket.mailbox.put)
             self._streams.remove(ticket)
-            ticket.give_back(keep_slot=stream.keeps_slot)
+            ticket.give_back(keep_slot=stream.keeps_slot, unheard=stream.unheard)
         if stream.unheard:
             stream.closed(answered=socket.finish(code, reason))
         else:

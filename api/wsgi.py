@@ -112,7 +112,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         process_streams=settings.process_streams,
         new_session=new_session_id,
         redis_error=lambda: pulse.known_redis_error,
-        release_slot=cleaner.release_slot,
+        release_slot=lambda session, unheard: cleaner.release_slot(session, unheard=unheard),
         overload=overload.refusal,
         limit=lambda connection, principal, back: limiter.take(connection, principal, back=back),
         unlimit=lambda connection, keep: limiter.give_back(connection, keep=keep),

@@ -278,6 +278,24 @@ def test_a_killed_web_process_costs_nothing(
     assert messages[-1] == Done(audio_s=6.0, finals=2)
 
 
+def test_a_process_killed_before_the_end_was_heard_leaves_nothing_for_long(
+    api: LiveApi, worker: QueueWorker, redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    with (
+        LiveApi(redis_server.url, resume_grace_s=GRACE_S) as doomed,
+        socket.create_connection(("127.0.0.1", doomed.port)) as sock,
+    ):
+        eventually(lambda: doomed.ready, what="readiness")
+        client = RawClient(sock)  # one that answers no close frame
+        client.send(upgrade_request())
+        client.read_head()
+        client.send(frame(BINARY, SOUND) + frame(TEXT, encode(End()).encode()))
+        while client.read_frame()[0] != CLOSE:
+            pass
+        doomed.kill()
+    assert redis_client.zcard("hl:{q:main}:parked") == 1
+
+
 def test_a_process_that_ends_lets_go_at_once_of_who_promised_to_come_back(
     fronts: tuple[LiveApi, LiveApi], api: LiveApi, worker: QueueWorker, redis_server: RedisServer
 ) -> None:

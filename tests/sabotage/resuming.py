@@ -165,4 +165,12 @@ RESUMING = (
         "What another connection must hear again is kept.",
         "tests/unit/test_resume_exact.py::test_what_is_decoded_is_the_same_however_often_the_connection_is_lost",
     ),
+    Sabotage(
+        "unheard-end-is-left",
+        "api/cleaner.py",
+        "if unheard:",
+        "if False:",
+        "A session whose end its client may have missed is reaped though its process is gone.",
+        "tests/integration/test_api_resume.py::test_a_process_killed_before_the_end_was_heard_leaves_nothing_for_long",
+    ),
 )

@@ -282,14 +282,6 @@ SABOTAGES = (
         "tests/unit/test_endpointing.py::TestFinish::test_covers_everything_so_far",
     ),
     Sabotage(
-        "slot-not-given-back",
-        "api/admission.py",
-        "self._release_slot(session)",
-        "",
-        "A stream that is over holds no slot.",
-        "tests/integration/test_api_disconnects.py::test_vanishing_again_and_again_leaves_nothing[reset-after_the_upgrade]",
-    ),
-    Sabotage(
         "send-without-deadline",
         "api/socket.py",
         "self.sock.settimeout(timeout_s)",
