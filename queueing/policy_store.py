@@ -26,6 +26,9 @@ from queueing.verbs import SetPolicy, Verb
 NO_POLICY = "NOPOLICY"
 """What a script answers that needs ranks and finds none."""
 
+MOST_TRIES = 10
+"""To find a policy or to install one: a try is lost to each process that is quicker, and to each that empties Redis."""
+
 ARRIVAL_WINDOW_S = 60
 
 INDEX_BYTES_PER_LANE = 68
@@ -68,7 +71,7 @@ class PolicyStore:
 
     def ensure(self) -> InstalledPolicy:
         """Install the default policy unless one is there with a rank for every lane; returns what is there then."""
-        for _ in range(3):
+        for _ in range(MOST_TRIES):
             found = self.read()
             if found is not None and self._is_whole(found):
                 return found
@@ -85,7 +88,7 @@ class PolicyStore:
     def run(self, verb: Verb) -> Reply:
         """Run a verb that needs ranks in Redis, installing the policy first where there is none."""
         reply = self._scripts.run(verb)
-        for _ in range(3):
+        for _ in range(MOST_TRIES):
             if text(reply[0]) != NO_POLICY:
                 return reply
             self.ensure()

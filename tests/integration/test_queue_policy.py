@@ -14,7 +14,7 @@ from queueing.job_queue import JobQueue
 from queueing.lane import Kind, Lane, all_lanes
 from queueing.policies import POLICIES, get_policy
 from queueing.policy import Load
-from queueing.policy_store import PolicyStore
+from queueing.policy_store import InstalledPolicy, PolicyStore
 from queueing.scripts import Scripts
 from queueing.verbs import SetPolicy
 from tests.support.queue_ears import scores
@@ -162,3 +162,19 @@ def test_lanes_of_an_older_version_leave_the_index(redis_client: redis.Redis) ->
     assert redis_client.strlen(queue.keys.heads) == 68 * (len(all_lanes()) + 1)
     queue.policy()
     assert redis_client.strlen(queue.keys.heads) == 68 * len(all_lanes())
+
+
+def test_a_redis_that_is_emptied_again_and_again_has_a_policy_in_the_end(
+    queue: JobQueue, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(range(100))
+    is_whole = PolicyStore._is_whole
+
+    def emptied_before(store: PolicyStore, found: InstalledPolicy) -> bool:
+        if next(looks) < 3:
+            redis_client.flushall()
+        return is_whole(store, found)
+
+    monkeypatch.setattr(PolicyStore, "_is_whole", emptied_before)
+    assert queue.policy().name == "priority"
+    assert next(looks) == 4
