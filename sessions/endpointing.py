@@ -151,15 +151,18 @@ class Endpointer:
 
     def finish(self) -> Segment | None:
         """End the open segment here; None when nothing was said since the last one. The stream may go on."""
+        segment = self._finish()
+        if segment is not None:
+            self._drop_anchor()
+        return segment
+
+    def _finish(self) -> Segment | None:
         position = self._position
         speech = self._speech
         if self._pause is None:
             if position <= self._covered:
                 return None
-            spoken_s = (position - self._covered) / BYTES_PER_S
-            segment = self._close(self._covered, position, position, spoken_s, "finish")
-            self._drop_anchor()
-            return segment
+            return self._close(self._covered, position, position, (position - self._covered) / BYTES_PER_S, "finish")
         if speech is None and self._onset:
             speech = self._begin()
         if speech is None or not speech.spoken or (speech.silence and speech.speech_s < MIN_SPEECH_S):
@@ -168,7 +171,6 @@ class Endpointer:
         segment = self._close(speech.start, end, position, speech.speech_s, "finish")
         if not speech.silence:
             self._take_up(position)
-        self._drop_anchor()
         return segment
 
     @property

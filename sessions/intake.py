@@ -31,7 +31,7 @@ class Intake:
         self._framer = Framer()
         self._endpointer: Endpointer | None = None
         self._noted: Anchor | None = None
-        self.noted = False
+        self.resumable = False
         """Whether the stream may be resumed: where it can be heard anew is noted, and the audio since then is kept."""
         self.endpoint_s = limits.endpoint_s
         """The pause that ends a segment, None: none does. May be set until the first samples are accepted."""
@@ -64,12 +64,12 @@ class Intake:
         if self._endpointer is None:
             return 0
         keep_from = self._endpointer.keep_from
-        return min(keep_from, self._endpointer.anchor.hear_from) if self.noted else keep_from
+        return min(keep_from, self._endpointer.anchor.hear_from) if self.resumable else keep_from
 
     @property
     def unnoted(self) -> Anchor | None:
         """The newest anchor, unless `note_anchor` was called for it."""
-        anchor = None if self._endpointer is None or not self.noted else self._endpointer.anchor
+        anchor = None if self._endpointer is None or not self.resumable else self._endpointer.anchor
         return None if anchor is self._noted else anchor
 
     def note_anchor(self) -> Anchor | None:
@@ -117,7 +117,7 @@ class Intake:
         """Whether enough is in memory for a round trip to the buffer."""
         if self.open is not None:
             return self._framer.pending >= self._coalesce
-        return self.unnoted is not None or self._framer.pending >= (_NOTED_BYTES if self.noted else _QUIET_BYTES)
+        return self.unnoted is not None or self._framer.pending >= (_NOTED_BYTES if self.resumable else _QUIET_BYTES)
 
     def store(self, keep_from: int) -> list[AppendAudio]:
         """All that is not stored yet. ``keep_from``: what no job needs any more."""

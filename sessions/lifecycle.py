@@ -87,7 +87,7 @@ class Lifecycle(Storing):
         if past.language is not None:
             self.decodes.options = replace(self.decodes.options, language=past.language)
         self.ledger.go_on(past.epoch, past.said)
-        self.intake.noted = True
+        self.intake.resumable = True
         self.decodes.go_on(past.epoch, past.segment, past.covered, past.lacking, now)
         self.out.go_on(last_seq, past.lacking[0].segment if past.lacking else past.segment)
         self.phase = Phase.OPEN if past.ending is None else Phase.ENDING
@@ -128,7 +128,7 @@ class Lifecycle(Storing):
     def _describe(self) -> OpenBuffer:
         described = self._options.described(self.intake.endpoint_s)
         fields = self._meta | described | self.ledger.opening(encode(self._options.message))
-        self.ledger.opened, self.intake.noted = True, self.ledger.on
+        self.ledger.opened, self.intake.resumable = True, self.ledger.on
         return OpenBuffer(fields)
 
     # Audio.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -26,9 +24,9 @@ from sessions.wire import (
     encode,
 )
 from tests.support.eventually import eventually
-from tests.support.frames import BINARY, CLOSE, TEXT, RawClient, frame, upgrade_request
+from tests.support.frames import BINARY, CLOSE, TEXT, frame
 from tests.support.live_api import LiveApi, leftovers, receive_all, receive_until
-from tests.support.returning import begin, come_back, finals_of, refused, resumed, vanish
+from tests.support.returning import begin, come_back, deaf, finals_of, refused, resumed, two_fronts, vanish, working
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import speech, text_of
 
@@ -38,10 +36,8 @@ GRACE_S = 3
 
 @pytest.fixture(scope="module")
 def fronts(redis_server: RedisServer) -> Iterator[tuple[LiveApi, LiveApi]]:
-    """Two web processes of one service."""
-    settings = {"resume_grace_s": GRACE_S, "partial_interval_s": 0.3, "min_partial_audio_s": 0.2}
-    with LiveApi(redis_server.url, **settings) as one, LiveApi(redis_server.url, **settings) as two:
-        yield one, two
+    with two_fronts(redis_server.url, GRACE_S) as fronts:
+        yield fronts
 
 
 @pytest.fixture
@@ -57,9 +53,7 @@ def api(fronts: tuple[LiveApi, LiveApi], redis_client: redis.Redis) -> Iterator[
 
 @pytest.fixture
 def worker(api: LiveApi, redis_client: redis.Redis, fronts: tuple[LiveApi, LiveApi]) -> Iterator[QueueWorker]:
-    with QueueWorker(redis_client) as worker:
-        for front in fronts:
-            eventually(lambda front=front: front.ready, what="readiness")  # type: ignore[misc]
+    with working(redis_client, *fronts) as worker:
         yield worker
 
 
@@ -174,17 +168,10 @@ def test_a_final_in_a_workers_hands_is_told_to_the_new_front_end(
 
 
 def test_an_end_that_was_missed_is_told_again(api: LiveApi, worker: QueueWorker) -> None:
-    with socket.create_connection(("127.0.0.1", api.port)) as sock:
-        client = RawClient(sock)  # one that answers no close frame
-        client.send(upgrade_request())
-        client.read_head()
-        client.send(frame(TEXT, encode(Start(partials=False)).encode()))
-        ready = decode_server(client.read_frame()[1])
-        assert isinstance(ready, Ready)
+    with deaf(api) as (client, ready):
         client.send(frame(BINARY, SOUND) + frame(TEXT, encode(End()).encode()))
         while client.read_frame()[0] != CLOSE:
             pass
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     again = come_back(api, ready)
     assert resumed(again).received_s == 6.0
     messages = receive_all(again)
@@ -199,26 +186,17 @@ def test_what_a_failed_stream_had_asked_for_is_decoded_for_nobody_though_its_end
     def jobs() -> int:
         return sum(1 for _ in redis_client.scan_iter("hl:{q:main}:lane:*")) + redis_client.zcard("hl:{q:main}:leases")
 
-    with (
-        QueueWorker(redis_client, hold=frozenset({Kind.FINAL})) as worker,
-        socket.create_connection(("127.0.0.1", api.port)) as sock,
-    ):
+    with QueueWorker(redis_client, hold=frozenset({Kind.FINAL})) as worker:
         eventually(lambda: api.ready, what="readiness")
-        client = RawClient(sock)  # one that answers no close frame
-        client.send(upgrade_request())
-        client.read_head()
-        client.send(frame(TEXT, encode(Start(language="en", partials=False)).encode()))
-        ready = decode_server(client.read_frame()[1])
-        assert isinstance(ready, Ready)
-        asked = frame(BINARY, SOUND) + frame(TEXT, encode(Flush()).encode())
-        client.send(asked)
-        eventually(lambda: redis_client.zcard("hl:{q:main}:leases") == 1, what="a final in the worker's hands")
-        client.send(asked)
-        eventually(lambda: jobs() == 2, what="a final that waits")
-        client.send(frame(BINARY, bytes(2_000_000)))
-        eventually(lambda: jobs() == 0, what="no job of a stream that has failed")
-        assert redis_client.exists(f"hl:{{s:{ready.session}}}:meta"), "its client may not have heard of it"
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with deaf(api) as (client, ready):
+            asked = frame(BINARY, SOUND) + frame(TEXT, encode(Flush()).encode())
+            client.send(asked)
+            eventually(lambda: redis_client.zcard("hl:{q:main}:leases") == 1, what="a final in the worker's hands")
+            client.send(asked)
+            eventually(lambda: jobs() == 2, what="a final that waits")
+            client.send(frame(BINARY, bytes(2_000_000)))
+            eventually(lambda: jobs() == 0, what="no job of a stream that has failed")
+            assert redis_client.exists(f"hl:{{s:{ready.session}}}:meta"), "its client may not have heard of it"
         worker.let_go()
     again = come_back(fronts[1], ready)
     assert resumed(again)
@@ -281,18 +259,13 @@ def test_a_killed_web_process_costs_nothing(
 def test_a_process_killed_before_the_end_was_heard_leaves_nothing_for_long(
     api: LiveApi, worker: QueueWorker, redis_server: RedisServer, redis_client: redis.Redis
 ) -> None:
-    with (
-        LiveApi(redis_server.url, resume_grace_s=GRACE_S) as doomed,
-        socket.create_connection(("127.0.0.1", doomed.port)) as sock,
-    ):
+    with LiveApi(redis_server.url, resume_grace_s=GRACE_S) as doomed:
         eventually(lambda: doomed.ready, what="readiness")
-        client = RawClient(sock)  # one that answers no close frame
-        client.send(upgrade_request())
-        client.read_head()
-        client.send(frame(BINARY, SOUND) + frame(TEXT, encode(End()).encode()))
-        while client.read_frame()[0] != CLOSE:
-            pass
-        doomed.kill()
+        with deaf(doomed) as (client, _):
+            client.send(frame(BINARY, SOUND) + frame(TEXT, encode(End()).encode()))
+            while client.read_frame()[0] != CLOSE:
+                pass
+            doomed.kill()
     assert redis_client.zcard("hl:{q:main}:parked") == 1
 
 

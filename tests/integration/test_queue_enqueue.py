@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from queueing.errors import BadJob
-from queueing.job import CompleteStatus, Enqueued, EnqueueStatus, Renewed
+from queueing.job import CompleteStatus, Enqueued, EnqueueStatus, LeasedJob, Renewed
 from queueing.job_queue import JobQueue, QueueLimits
 from queueing.lane import Kind, Lane
 from tests.support.queue_ears import Ears, key_names
@@ -200,13 +200,19 @@ def test_cancelling_a_partial(queue: JobQueue) -> None:
     assert [job.job.id for job in queue.claim("w", "n2")] == ["s:p:3"]
 
 
-def test_the_events_of_a_cancelled_session_may_stay(queue: JobQueue, redis_client: redis.Redis) -> None:
+def one_in_each_state(queue: JobQueue) -> LeasedJob:
+    """Jobs of a session: a final that is done, one that is leased, one that waits, and a partial that waits."""
     queue.enqueue(final("s", 0))
     queue.complete(claim_one(queue), {"text": "done"}, decode_ms=5)
     queue.enqueue(final("s", 1))
     leased = claim_one(queue)
     queue.enqueue(final("s", 2))
     queue.enqueue(partial("s", 1, segment=3))
+    return leased
+
+
+def test_the_events_of_a_cancelled_session_may_stay(queue: JobQueue, redis_client: redis.Redis) -> None:
+    leased = one_in_each_state(queue)
     assert queue.cancel_session("s", keep_events=True) == 3
     assert queue.jobs() == ()
     assert queue.complete(leased, {"text": "late"}, decode_ms=5) is CompleteStatus.CANCELLED
@@ -216,12 +222,7 @@ def test_the_events_of_a_cancelled_session_may_stay(queue: JobQueue, redis_clien
 
 
 def test_a_cancelled_session_leaves_no_key(queue: JobQueue, redis_client: redis.Redis) -> None:
-    queue.enqueue(final("s", 0))
-    queue.complete(claim_one(queue), {"text": "done"}, decode_ms=5)
-    queue.enqueue(final("s", 1))
-    leased = claim_one(queue)
-    queue.enqueue(final("s", 2))
-    queue.enqueue(partial("s", 1, segment=3))
+    leased = one_in_each_state(queue)
     queue.enqueue(final("bystander"))
     assert queue.cancel_session("s") == 3
     assert queue.events("s") == ()

@@ -19,7 +19,7 @@ from queueing.lane import Kind
 from sessions.wire import Done, End, Error, Final, Flush, Partial, Start, encode
 from tests.support.eventually import eventually
 from tests.support.live_api import LiveApi, leftovers, receive_all, receive_until
-from tests.support.returning import begin, byte_of, come_back, finals_of, refused, resumed, vanish
+from tests.support.returning import begin, byte_of, come_back, finals_of, refused, resumed, two_fronts, vanish, working
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import speech, text_of
 from tests.support.standstill import stop
@@ -31,9 +31,8 @@ GRACE_S = 20
 
 @pytest.fixture(scope="module")
 def fronts(redis_server: RedisServer) -> Iterator[tuple[LiveApi, LiveApi]]:
-    settings = {"resume_grace_s": GRACE_S, "partial_interval_s": 0.3, "min_partial_audio_s": 0.2}
-    with LiveApi(redis_server.url, **settings) as one, LiveApi(redis_server.url, **settings) as two:
-        yield one, two
+    with two_fronts(redis_server.url, GRACE_S) as fronts:
+        yield fronts
 
 
 @pytest.fixture
@@ -42,9 +41,7 @@ def worker(fronts: tuple[LiveApi, LiveApi], redis_client: redis.Redis) -> Iterat
     for front in fronts:
         eventually(lambda front=front: front.metric("hearline_stream_slots") == 0, what="an empty Redis seen")  # type: ignore[misc]
     mailboxes = [front.mailboxes() for front in fronts]
-    with QueueWorker(redis_client) as worker:
-        for front in fronts:
-            eventually(lambda front=front: front.ready, what="readiness")  # type: ignore[misc]
+    with working(redis_client, *fronts) as worker:
         yield worker
         eventually(lambda: not leftovers(redis_client), timeout_s=GRACE_S / 2, what="clean Redis")
         eventually(lambda: not redis_client.exists("hl:{q:main}:parked"), GRACE_S / 2, "nobody to be reaped")

@@ -160,7 +160,7 @@ RESUMING = (
     Sabotage(
         "audio-before-the-anchor-is-dropped",
         "sessions/intake.py",
-        "return min(keep_from, self._endpointer.anchor.hear_from) if self.noted else keep_from",
+        "return min(keep_from, self._endpointer.anchor.hear_from) if self.resumable else keep_from",
         "return keep_from",
         "What another connection must hear again is kept.",
         "tests/unit/test_resume_exact.py::test_what_is_decoded_is_the_same_however_often_the_connection_is_lost",

@@ -13,6 +13,7 @@ from websockets.sync.client import ClientConnection
 
 from sessions.wire import Error, Final, Ready, Resume, ServerMessage, Start, decode_server, encode
 from tests.support.eventually import eventually
+from tests.support.frames import TEXT, RawClient, frame, upgrade_request
 from tests.support.live_api import LiveApi, receive_all
 from tests.support.scripted_queue_worker import QueueWorker
 
@@ -70,6 +71,28 @@ def finals_of(messages: list[ServerMessage]) -> list[Final]:
 def byte_of(seconds: float) -> int:
     """Where in the PCM of a stream this moment is."""
     return round(seconds * 16_000) * 2
+
+
+@contextmanager
+def two_fronts(url: str, grace_s: float) -> Iterator[tuple[LiveApi, LiveApi]]:
+    """Two web processes of one service."""
+    settings = {"resume_grace_s": grace_s, "partial_interval_s": 0.3, "min_partial_audio_s": 0.2}
+    with LiveApi(url, **settings) as one, LiveApi(url, **settings) as two:
+        yield one, two
+
+
+@contextmanager
+def deaf(api: LiveApi, start: Start | None = None) -> Iterator[tuple[RawClient, Ready]]:
+    """A new stream whose client answers no close frame, and is reset at the end."""
+    with socket.create_connection(("127.0.0.1", api.port)) as sock:
+        client = RawClient(sock)
+        client.send(upgrade_request())
+        client.read_head()
+        client.send(frame(TEXT, encode(start or Start(language="en", partials=False)).encode()))
+        ready = decode_server(client.read_frame()[1])
+        assert isinstance(ready, Ready), ready
+        yield client, ready
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @contextmanager
