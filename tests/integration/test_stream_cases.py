@@ -33,6 +33,7 @@ from sessions.wire import (
 from tests.support.eventually import eventually
 from tests.support.live_api import LiveApi, heard_within, leftovers, receive_all, receive_until
 from tests.support.recordings import recording
+from tests.support.returning import finals_of
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import text_of
 
@@ -66,10 +67,6 @@ def ending_with_speech(seconds: float, tail_s: float = 0.1) -> bytes:
 def pour(client: ClientConnection, audio: bytes, size: int = 64_000) -> None:
     for start in range(0, len(audio), size):
         client.send(audio[start : start + size])
-
-
-def finals_of(messages: list[ServerMessage]) -> list[Final]:
-    return [message for message in messages if isinstance(message, Final)]
 
 
 def jobs_of(worker: QueueWorker, kind: Kind = Kind.FINAL) -> list[LeasedJob]:

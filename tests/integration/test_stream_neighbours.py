@@ -23,10 +23,11 @@ from queueing.lane import Kind
 from queueing.policies import POLICIES
 from sessions.limits import MAX_WAITING_FINALS
 from sessions.results import DecodedWord, DecodeOptions, DecodeResult
-from sessions.wire import Done, End, Error, Final, Flush, Partial, Ready, ServerMessage, Start, encode
+from sessions.wire import Done, End, Error, Final, Flush, Partial, Ready, Start, encode
 from tests.support.eventually import eventually
 from tests.support.live_api import LiveApi, leftovers, receive_all, receive_until
 from tests.support.recordings import recording
+from tests.support.returning import finals_of
 from tests.support.scripted_queue_worker import QueueWorker
 from tests.support.sound import text_of
 
@@ -47,10 +48,6 @@ def api(server: LiveApi, redis_client: redis.Redis) -> Iterator[LiveApi]:
     eventually(lambda: server.metric("hearline_streams_active") == 0, what="no active stream")
     eventually(lambda: not leftovers(redis_client), what="clean Redis")
     assert server.metric("hearline_stream_faults_total") == 0
-
-
-def finals_of(messages: list[ServerMessage]) -> list[Final]:
-    return [message for message in messages if isinstance(message, Final)]
 
 
 def sent_of(final: Final, audio: bytes) -> bytes:
