@@ -116,7 +116,7 @@ def cpu_between(before: Mapping[int, tuple[str, float]], after: Mapping[int, tup
 def running(setup: Setup) -> Iterator[Service]:
     """The service for the length of a ``with``. Raises `Failed` when it does not get ready."""
     with tempfile.TemporaryDirectory(prefix="hearline-bench-") as folder:
-        port = free_port()
+        port = free_port(setup.web)
         counts = [f"worker={setup.workers}", *([] if setup.web == 1 else [f"web={setup.web}"])]
         command = [*tether(), *python_module("ops.cli"), "up", *counts, "--port", str(port), "--json"]
         process = subprocess.Popen(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import shutil
 import socket
 from pathlib import Path
 
 SERVERS = ("redis-server", "valkey-server")
+PORT_TRIES = 100
 
 
 def find_server() -> Path | None:
@@ -23,8 +25,19 @@ def find_server() -> Path | None:
     return None
 
 
-def free_port() -> int:
-    """A TCP port on the loopback address that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port(count: int = 1) -> int:
+    """The first of ``count`` TCP ports in a row on the loopback address that were free a moment ago. Raises OSError
+    where there are none."""
+    for _ in range(PORT_TRIES):
+        with contextlib.ExitStack() as probes, contextlib.suppress(OSError, OverflowError):  # beyond the last is none
+            first = _bound(probes, 0)
+            for port in range(first + 1, first + count):
+                _bound(probes, port)
+            return first
+    raise OSError(f"no {count} TCP ports in a row are free on 127.0.0.1")
+
+
+def _bound(probes: contextlib.ExitStack, port: int) -> int:
+    probe = probes.enter_context(socket.socket())
+    probe.bind(("127.0.0.1", port))
+    return int(probe.getsockname()[1])

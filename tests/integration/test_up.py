@@ -60,20 +60,9 @@ def test_it_runs_until_asked_to_stop_and_leaves_nothing(tmp_path: Path, number: 
     assert not Path(shared["PROMETHEUS_MULTIPROC_DIR"]).exists()
 
 
-def two_free_ports() -> int:
-    """The lower of two neighbouring ports that are free."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as lower:
-            try:
-                with socket.create_server(("127.0.0.1", lower.getsockname()[1] + 1)):
-                    return int(lower.getsockname()[1])
-            except (OSError, OverflowError):
-                continue
-
-
 def test_several_web_processes_get_ports_that_count_up(tmp_path: Path) -> None:
     procfile(tmp_path, web="web", worker="worker")
-    first = two_free_ports()
+    first = free_port(2)
     with up(tmp_path, "web=2", "worker=0", "--port", str(first)) as service:
         service.wait_for(rf"answers \(its workers run elsewhere\) at http://127\.0\.0\.1:{first} .*:{first + 1} ")
         service.signal(signal.SIGTERM)
