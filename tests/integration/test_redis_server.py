@@ -28,6 +28,21 @@ def test_it_never_evicts_and_is_gone_after_stop() -> None:
         connect(url).ping()
 
 
+def test_audio_that_is_gone_leaves_no_holes_in_its_memory() -> None:
+    with RedisServer() as server:
+        client = connect(server.url)
+        if client.info("memory")["mem_allocator"] != "libc":
+            pytest.skip("this server has an allocator that looks after itself")
+        for number in range(300):
+            client.set(f"audio {number}", os.urandom(90_000))
+            client.set(f"small {number}", b"x" * 500)
+        idle = 10_000_000
+        full = client.info("memory")["used_memory_rss"]
+        client.delete(*(f"audio {number}" for number in range(300)))
+        eventually(lambda: client.info("memory")["used_memory_rss"] < idle + full / 10, what="little memory")
+        client.close()
+
+
 def test_data_survives_a_kill_when_a_data_folder_is_given(tmp_path: Path) -> None:
     server = RedisServer(data_dir=tmp_path)
     client = connect(server.start())
