@@ -103,7 +103,7 @@ def stage(plan: SoakPlan, clock: Clock) -> Iterator[Stage]:
 def soak(plan: SoakPlan, clock: Clock, say: Say) -> Outcome:
     """Run it. Raises `Failed` when the service or a generator cannot be started or ends before its time."""
     with stage(plan, clock) as ready:
-        watch = Watch(ready.inspector.root_pid, ready.client, ready.addresses, clock)
+        watch = Watch(ready.inspector.root_pid, ready.client, [port for _, port in ready.addresses], clock)
         watch.look(pss=True)
         watch.look(pss=True)
         idle = {name: looks[-1] for name, looks in watch.seen.processes.items()}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import http.client
+import json
+import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import psutil
 import redis
 
+from ops.procfile import python_module
 from ops.service_bench_process import role_of
+from ops.soak_probe import Probe
+from ops.tether import tether
 from queueing.clock import Clock
 
-PROBE_PATHS = ("/health", "/metrics")
-PROBE_TIMEOUT_S = 5.0
 PSS_EVERY = 10
 """Looks between two readings of the proportional set size: the kernel walks all pages for it."""
 
@@ -41,16 +43,6 @@ class RedisLook:
     clients: int
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One request: how long it took, and what was wrong, if anything."""
-
-    at: float
-    path: str
-    seconds: float
-    problem: str = ""
-
-
 @dataclass(slots=True)
 class Watched:
     """All looks so far. ``processes``: name (role and process id) -> looks."""
@@ -62,34 +54,48 @@ class Watched:
 
 
 class Watch:
-    """Two threads: one looks, one probes. Use as a context manager."""
+    """A thread that looks, and a process that probes. Use as a context manager."""
 
-    def __init__(self, root_pid: int, client: redis.Redis, addresses: Sequence[tuple[str, int]], clock: Clock) -> None:
+    def __init__(self, root_pid: int, client: redis.Redis, ports: Sequence[int], clock: Clock) -> None:
         self._root = psutil.Process(root_pid)
         self._client = client
-        self._addresses = addresses
+        self._ports = ports
         self._clock = clock
         self._stop = threading.Event()
         self._family: dict[int, tuple[str, psutil.Process]] = {}
-        self._threads = [
-            threading.Thread(target=self._every, args=(1.0, step), daemon=True) for step in (self.look, self.probe)
-        ]
+        self._threads = [threading.Thread(target=step, daemon=True) for step in (self._look, self._read)]
+        self._prober: subprocess.Popen[str] | None = None
         self._looks = 0
         self.seen = Watched()
 
     def __enter__(self) -> Watch:
+        self._prober = subprocess.Popen(
+            [*tether(), *python_module("ops.soak_probe"), *map(str, self._ports)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        if self._prober is not None and self._prober.stdin is not None:
+            self._prober.stdin.close()
         for thread in self._threads:
             thread.join()
+        if self._prober is not None and (status := self._prober.wait()) != 0:
+            self.seen.problems.append(f"the probes ended with {status}")
 
-    def _every(self, seconds: float, step: Callable[[], None]) -> None:
-        while not self._stop.wait(seconds):
-            step()
+    def _look(self) -> None:
+        while not self._stop.wait(1.0):
+            self.look()
+
+    def _read(self) -> None:
+        assert self._prober is not None
+        assert self._prober.stdout is not None
+        with self._prober.stdout as lines:
+            for line in lines:
+                self.seen.probes.append(Probe(**json.loads(line)))
 
     def look(self, *, pss: bool | None = None) -> None:
         """One look at everything; ``pss``: read it or not, None: every `PSS_EVERY` looks."""
@@ -108,12 +114,6 @@ class Watch:
             self.seen.redis.append(RedisLook(self._now(), int(memory), int(self._client.dbsize()), int(clients)))
         except redis.RedisError as error:
             self.seen.problems.append(f"Redis did not answer: {error}")
-
-    def probe(self) -> None:
-        """Ask every web process for its health and its metrics, one after the other."""
-        for address in self._addresses:
-            for path in PROBE_PATHS:
-                self.seen.probes.append(probe(address, path, self._clock))
 
     def _find_processes(self) -> None:
         if self._looks % PSS_EVERY != 1:
@@ -140,21 +140,3 @@ class Watch:
 
     def _now(self) -> float:
         return self._clock.monotonic()
-
-
-def probe(address: tuple[str, int], path: str, clock: Clock) -> Probe:
-    """One GET on a connection of its own."""
-    begin = clock.monotonic()
-    connection = http.client.HTTPConnection(*address, timeout=PROBE_TIMEOUT_S)
-    problem = ""
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        response.read()
-        if response.status != 200:
-            problem = f"HTTP {response.status}"
-    except (OSError, http.client.HTTPException) as error:
-        problem = f"{type(error).__name__}: {error}"
-    finally:
-        connection.close()
-    return Probe(begin, path, clock.monotonic() - begin, problem)
