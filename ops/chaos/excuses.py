@@ -1,8 +1,8 @@
 """Which explicit end of a stream a fault may have caused. What no fault of the run explains is a violation.
 
-Promises behind it: an absence of Redis up to `RIDDEN_OUT_S` is ridden out; a lost connection is no end for a stream
-that can be resumed; workers may die and stop as they like; only a Redis that forgot everything may cost a stream its
-state.
+Promises behind it: a stream holds on while Redis is away up to `HELD_ON_S`, and nothing else suffers from an absence up
+to `RIDDEN_OUT_S`; a lost connection is no end for a stream that can be resumed; workers may die and stop as they like;
+only a Redis that forgot everything may cost a stream its state.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from ops.chaos.records import Injected, Record
 from ops.chaos.settings import Profile
 
+HELD_ON_S = 7.0
+"""A front end goes on trying for ten seconds; coming back takes the rest."""
 RIDDEN_OUT_S = 4.0
-"""A front end goes on trying for five seconds; coming back takes the rest."""
+"""What takes its time too, a decode or a client that comes back, may be over its limit after a longer absence."""
 BACK_S = 1.5
 """After Redis answers again, until every process has noticed."""
 RETRY_S = 1.0
@@ -96,6 +98,10 @@ def _away(faults: Faults, record: Record, _profile: Profile) -> bool:
     return faults.redis_away_s(record) >= RIDDEN_OUT_S
 
 
+def _given_up(faults: Faults, record: Record, _profile: Profile) -> bool:
+    return faults.redis_away_s(record) >= HELD_ON_S
+
+
 def _emptied(faults: Faults, record: Record, _profile: Profile) -> bool:
     return faults.struck(record, "redis.empty", after_s=BACK_S) > 0
 
@@ -141,7 +147,7 @@ def _stalled(faults: Faults, record: Record, _profile: Profile) -> bool:
 
 
 RULES: dict[str, Rule] = {
-    "unavailable": _away,
+    "unavailable": _given_up,
     "state_lost": _forgot,
     "resume_refused": _cannot_return,
     "inference_timeout": _not_decoded,
