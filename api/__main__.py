@@ -15,6 +15,7 @@ import psutil
 import structlog
 from flask import Flask
 
+from api.memory import share_one_arena
 from api.settings import ApiSettings
 from queueing.connect import check_redis, connect, without_password
 from queueing.errors import QueueUnavailable, SettingsError, UnsafeRedis
@@ -41,6 +42,7 @@ def main() -> None:
     _check_access(settings)
     _check_redis(settings)
     _raise_file_limit(settings)
+    share_one_arena()
     with nullcontext() if settings.metrics_dir else scratch_folder("hearline-web-") as scratch:
         metrics_dir = scratch.path if scratch else settings.metrics_dir
         os.makedirs(metrics_dir, exist_ok=True)

@@ -1,9 +1,9 @@
 """When a stream reads again: at once in a process with few streams, in one with many only after a pause.
 
-Each read costs a wake-up of the stream's thread, and what follows it (a turn of the session, of the detector, of the
-lock that threads of one interpreter share) costs nearly the same for 20 ms of audio as for 200 ms. So a process makes
-about `READS_PER_S` reads a second over all of its streams, and the kernel gathers what comes in between. Nothing waits
-for longer than `LONGEST_PAUSE_S`, also no ``end``; mail is not held up at all.
+Each read costs a step of the stream, and what follows it (a turn of the session and of the detector) costs nearly the
+same for 20 ms of audio as for 200 ms. So a process makes about `READS_PER_S` reads a second over all of its streams,
+and the kernel gathers what comes in between. Nothing waits for longer than `LONGEST_PAUSE_S`, also no ``end``; mail is
+not held up at all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def pause_s(streams: int) -> float:
 
 
 class Gathering:
-    """The pauses of one stream; times are seconds of a monotonic clock. Used by one thread.
+    """The pauses of one stream; times are seconds of a monotonic clock. Used by one thread at a time.
 
     ``pause_s`` gives the pause in force. A client whose messages come more seldom than that is never waited for.
     """

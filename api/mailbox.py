@@ -1,4 +1,4 @@
-"""What other threads have to say to a stream's thread: bounded, never blocking, with a descriptor to poll."""
+"""What other threads have to say to a stream: bounded, never blocking, with a descriptor to poll."""
 
 from __future__ import annotations
 

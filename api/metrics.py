@@ -50,6 +50,12 @@ class StreamMetrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
+        self.held_up = Gauge(
+            "hearline_streams_held_up",
+            "Streams whose step waits for Redis or for their client at this moment.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self.received_s = Counter(
             "hearline_audio_received_seconds", "Audio accepted and stored, in seconds of audio.", registry=registry
         )
@@ -127,9 +133,7 @@ class StreamMetrics:
         self.reaped = Counter(
             "hearline_streams_reaped", "Parked streams that nobody resumed in time.", registry=registry
         )
-        self.handler_faults = Counter(
-            "hearline_stream_faults", "Unexpected exceptions in a stream's thread.", registry=registry
-        )
+        self.handler_faults = Counter("hearline_stream_faults", "Unexpected exceptions in a stream.", registry=registry)
 
     def stream_ended(self, summary: StreamSummary, *, delivered: bool) -> None:
         """Account for a finished stream; ``delivered``: whether any decode was delivered to it."""

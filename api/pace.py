@@ -38,7 +38,7 @@ class SharedRate:
 
 
 class Pace:
-    """What one stream may send. Used by its thread."""
+    """What one stream may send. Used by it alone."""
 
     def __init__(self, clock: Clock, audio_rate: float, shared: SharedRate | None = None) -> None:
         """``audio_rate``: seconds of audio a second; 0 is no limit."""

@@ -65,7 +65,7 @@ class PulseSources:
     catch_up: Callable[[], None]
     """Called when Redis has answered, for what waited for that."""
     report: Callable[[], None]
-    """Called at every pulse, to update gauges."""
+    """Called at every pulse, to update gauges and tidy up."""
     measure: Callable[[int], None] = lambda _workers: None
     """Called at every pulse with the number of ready workers, to see how much work waits for them."""
 

@@ -17,6 +17,7 @@ from api.settings import MAX_TEXT_BYTES, ApiSettings
 from api.socket import StreamSocket
 from api.socket_types import SocketLimits
 from api.stream import Stream
+from api.turns import Turns
 from api.urgency import unhurried
 from queueing.clock import Clock
 from sessions.errors import ResumeRefused
@@ -34,9 +35,10 @@ TakeUp = Callable[[Resume, Ticket, ResumeTerms], Session]
 
 
 class OpenStreams:
-    """The streams of this process, and the post to them. Thread-safe."""
+    """The streams of this process, and the post to them; they take ``turns``. Thread-safe."""
 
-    def __init__(self, metrics: StreamMetrics) -> None:
+    def __init__(self, metrics: StreamMetrics, turns: Turns) -> None:
+        self.turns = turns
         self._metrics = metrics
         self._lock = threading.Lock()
         self._open: dict[Ticket, Stream] = {}
@@ -86,6 +88,7 @@ class OpenStreams:
 
     def report(self) -> None:
         """Update the gauges that are sums over streams."""
+        self._metrics.held_up.set(self.turns.held_up)
         with self._lock:
             streams = list(self._open.values())
         self._metrics.buffered_bytes.set(sum(stream.buffered_bytes for stream in streams))
@@ -174,7 +177,9 @@ class StreamService:
             return taken
 
         pace = self.ports.pace(ticket.principal) if self.ports.pace else None
-        stream = Stream(session, socket, ticket.mailbox, self.ports, take_up, label=label, pace=pace)
+        stream = Stream(
+            session, socket, ticket.mailbox, self.ports, take_up, self._streams.turns, label=label, pace=pace
+        )
         self._streams.add(ticket, stream)
         self.listener.register(ticket.session, ticket.mailbox.put)
         self._greet(ticket)

@@ -2,11 +2,10 @@
 
 What those two leave open, and how it is closed here:
 
-- Their reader thread appends to a list without end. Here nobody reads ahead: the one thread that owns the
-  stream polls, reads at most 64 KiB, handles what came, and only then reads again. A stream that falls behind
-  stops reading, which is TCP backpressure.
-- Their ``send`` may write a part of a frame, and writes from two threads. Here one thread does all writing, a
-  frame is written whole within a deadline or the connection is over.
+- Their reader thread appends to a list without end. Here nobody reads ahead: the stream waits, reads at most 64 KiB,
+  handles what came, and only then reads again. One that falls behind stops reading, which is TCP backpressure.
+- Their ``send`` may write a part of a frame, and writes from two threads. Here the stream alone writes, one step at a
+  time; a frame is written whole within a deadline or the connection is over.
 - A message may be of any size, in any number of fragments; pings may come at any rate. Here each has a limit, and
   what is too long is refused when its length is announced.
 - Frames of any kind may come at any rate, also those that mean nothing. Here they are read at a limited rate.
@@ -20,8 +19,6 @@ What those two leave open, and how it is closed here:
 from __future__ import annotations
 
 import contextlib
-import math
-import select
 import socket
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -45,6 +42,7 @@ from api.socket_types import (
     SocketLimits,
     Violation,
 )
+from api.steps import Steps, Wait, waited_out
 from queueing.clock import Clock
 
 RECEIVE_BYTES = 65_536
@@ -64,9 +62,9 @@ PINGS_PER_S = 20.0
 
 
 class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
-    """The server's end of one WebSocket; used by one thread only.
+    """The server's end of one WebSocket; used by one thread at a time.
 
-    ``wake_fd`` becomes readable when `receive` shall return early. Raises `BadHandshake` when the upgrade
+    ``wake_fd`` becomes readable when `messages` shall return early. Raises `BadHandshake` when the upgrade
     cannot be done.
     """
 
@@ -87,20 +85,19 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._assembly = Assembly(limits, self._frames, TokenBucket(clock, PING_BURST, PINGS_PER_S))
         self._heard_s = self._quiet_s = clock.monotonic()
         self._input_over = self._shut = self._closing = False
-        self._wake_fd = wake_fd
+        self._wake_fd: int | None = wake_fd
         try:
             super().__init__(environ, receive_bytes=RECEIVE_BYTES, thread_class=NoThread)
         except (RemoteProtocolError, LocalProtocolError, simple_websocket.ConnectionError, ValueError) as error:
             raise BadHandshake(str(error) or "not a WebSocket upgrade") from error
         self._early: bytes = environ.get(EARLY_BYTES, bytes)()
-        self._poll = select.poll()
-        self._poll.register(self.sock, select.POLLIN)
-        self._poll.register(wake_fd, select.POLLIN)
-        self._held_back = select.poll()
-        self._held_back.register(wake_fd, select.POLLIN)
-        self._held_back.register(self.sock, 0)  # only that the connection is broken
 
     def receive(self, timeout: float, *, answer_awaited: bool = False) -> list[str | bytes]:
+        """As `messages`, waiting in the calling thread."""
+        steps = self.messages(timeout, answer_awaited=answer_awaited)
+        return waited_out(steps, self.sock.fileno(), self._wake_fd)
+
+    def messages(self, timeout: float, *, answer_awaited: bool = False) -> Steps[list[str | bytes]]:
         """The messages that arrive with the next read, within ``timeout`` seconds; empty when woken or idle.
 
         A client that sends no more (TCP half-close) is gone, except while ``answer_awaited``: it may still read.
@@ -116,7 +113,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             self._end(EndCause.LOST)
         tokens = self._frames.tokens()
         if tokens < 1:
-            self.wait(min(timeout, self._frames.wait_s()))
+            yield from self.pause(min(timeout, self._frames.wait_s()))
             return []
         few = min(RECEIVE_BYTES, max(SLOW_READ_BYTES, int(tokens) * SMALLEST_FRAME_BYTES))
         if self._early:
@@ -124,13 +121,14 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             return self._take_bytes(data)
         left_s = self._gathering.left_s(self._clock.monotonic())
         if left_s and not self._input_over:
-            if self._woken(min(timeout, left_s)) or timeout < left_s:
+            if (yield from self._woken(min(timeout, left_s))) or timeout < left_s:
                 return []
             return self._read(few, answer_awaited)
         due_s = self._quiet_s + self._limits.ping_interval_s - self._clock.monotonic()
-        ready = self._poll.poll(math.ceil(max(0.0, min(timeout, due_s)) * 1000))
-        if not any(fd == self.sock.fileno() for fd, _ in ready):
-            if not ready:
+        # Whose input is over has nothing to read: a reset is reported nevertheless.
+        ready = yield Wait(max(0.0, min(timeout, due_s)), reads=not self._input_over)
+        if not ready.socket:
+            if not ready.mail:
                 self._ping_when_quiet()
             return []
         return self._read(few, answer_awaited)
@@ -148,22 +146,21 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         if self._input_over or not answer_awaited:
             self._end(EndCause.LOST)
         self._input_over = True
-        self._poll.modify(self.sock, 0)  # a reset is reported nevertheless, and a ping tells who has closed both ways
-        self._write(self.ws.send(Ping()), self._limits.send_timeout_s)
+        self._write(self.ws.send(Ping()), self._limits.send_timeout_s)  # tells who has closed both ways
         return []
 
-    def wait(self, timeout: float) -> None:
+    def pause(self, timeout: float) -> Steps[None]:
         """Wait ``timeout`` seconds, or until woken, without reading: TCP holds the client back, and its silence is of
         our making. Raises `SocketEnded` when the connection is broken."""
-        self._woken(timeout)
+        yield from self._woken(timeout)
         self._heard_s = self._quiet_s = self._clock.monotonic()
 
-    def _woken(self, timeout: float) -> bool:
+    def _woken(self, timeout: float) -> Steps[bool]:
         """Wait without reading; whether that ended early."""
-        ready = self._held_back.poll(math.ceil(max(0.0, timeout) * 1000))
-        if any(fd == self.sock.fileno() for fd, _ in ready):
+        ready = yield Wait(max(0.0, timeout), reads=False)
+        if ready.socket:
             self._end(EndCause.LOST)
-        return bool(ready)
+        return ready.mail
 
     def send(self, data: str) -> None:
         """Send one text message whole, within the send timeout. Raises `SocketEnded` when that fails."""
@@ -193,8 +190,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             self.close(reason, message)
             return self._assembly.peer_close is not None
         self._closing, self._violation = True, None
-        self._poll.unregister(self._wake_fd)  # nobody takes its mail any more
-        self._held_back.unregister(self._wake_fd)
+        self._wake_fd = None  # nobody takes its mail any more
         give_up_s = self._clock.monotonic() + CLOSE_TIMEOUT_S
         with contextlib.suppress(SocketEnded, LocalProtocolError, Violation):
             self._write(self.ws.send(CloseConnection(code=reason, reason=message)), CLOSE_TIMEOUT_S)
@@ -255,7 +251,9 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         interval_s = self._limits.ping_interval_s
         if now_s - self._quiet_s < interval_s or self._closing:
             return
-        if now_s - self._heard_s >= 2 * interval_s and not self._input_over:
+        # Without a ping since then it is this server that was held up.
+        pinged = self._quiet_s > self._heard_s
+        if pinged and now_s - self._heard_s >= 2 * interval_s and not self._input_over:
             self._end(EndCause.DEAD_PEER)
         self._quiet_s = now_s
         self._write(self.ws.send(Ping()), self._limits.send_timeout_s)

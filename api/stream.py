@@ -1,11 +1,10 @@
-"""A stream as an actor: one thread owns the session, its effects and its socket.
+"""A stream as an actor: it owns the session, its effects and its socket, and takes one step at a time (`api.turns`).
 
-The thread waits for three things at once: bytes of the client, mail (deliveries from the subscriber, news from
-the process), and the session's own timer. It handles one at a time, so there is nothing to lock; while it is
-busy, or Redis or the client is slow, or the session has enough finals waiting, it does not read, and TCP slows the
-client down.
+It waits for three things at once: bytes of the client, mail (deliveries from the subscriber, news from the process),
+and the session's own timer. It handles one at a time, so there is nothing to lock; while it is busy, or Redis or the
+client is slow, or the session has enough finals waiting, it does not read, and TCP slows the client down.
 
-    upgrade -> loop { mail, timer, messages } -> cleanup (jobs, audio, slot) -> close handshake -> thread is free
+    upgrade -> steps { mail, timer, messages } -> cleanup (jobs, audio, slot) -> close handshake -> thread is free
 
 A stream that may be resumed is parked instead of cleaned up when its connection is lost. When it has come to its end,
 that is settled after the close handshake: a client that does not answer may have missed the end.
@@ -23,6 +22,8 @@ from api.mailbox import Drain, Mailbox, Reconnected, TakenOver, WorkersChanged
 from api.pace import Pace
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded, TooBig, Violation
+from api.steps import Steps
+from api.turns import Turns
 from queueing.job import Delivery
 from sessions.codes import CloseCode, ErrorCode
 from sessions.effects import Effect, Send
@@ -46,6 +47,7 @@ class Stream:
         mailbox: Mailbox,
         ports: Ports,
         take_up: Callable[[Resume], Session],
+        turns: Turns,
         *,
         label: str = "",
         pace: Pace | None = None,
@@ -55,6 +57,7 @@ class Stream:
         self._socket = socket
         self._mailbox = mailbox
         self._ports = ports
+        self._turns = turns
         self._runner = EffectRunner(session, socket, ports, take_up)
         self._delivered = False
         self._pace = pace or Pace(ports.clock, 0)
@@ -102,7 +105,7 @@ class Stream:
         close: tuple[int, str] = (CloseCode.NORMAL, "")
         outcome, left = "disconnected", True
         try:
-            self._loop()
+            self._turns.take(self._steps(), self._socket.sock.fileno(), self._mailbox.fileno())
         except SocketEnded as ended:
             outcome, left = outcome_of(ended), ended.left
             if ended.cause is EndCause.DEAD_PEER:
@@ -127,7 +130,7 @@ class Stream:
         self._ports.metrics.stream_ended(summary, delivered=self._delivered)
         return self._runner.close or close
 
-    def _loop(self) -> None:
+    def _steps(self) -> Steps[None]:
         clock = self._ports.clock
         tick_s, load, session = self._session.next_tick(), None, None
         while not self._over():
@@ -136,14 +139,14 @@ class Stream:
             if load is not (load := self._ports.load()):
                 session.set_load(load.partial_wait_s, load.workers)
             wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - clock.monotonic(), LONGEST_WAIT_S)
-            self._receive(max(0.0, wait_s))
+            yield from self._receive(max(0.0, wait_s))
             self._take_mail()
             if self._unhandled and session.accepts and not self._over():
                 message, now = self._unhandled.popleft(), clock.monotonic()
                 effects = session.on_text(now, message) if isinstance(message, str) else session.on_audio(now, message)
                 self._runner.run(effects)
                 session = self._session
-            # Only after what has arrived: this thread may have been held up, and the client is not late for that.
+            # Only after what has arrived: this step may have been held up, and the client is not late for that.
             tick_s, now = session.next_tick(), clock.monotonic()
             waits = not self._unhandled or not session.accepts
             if tick_s is not None and tick_s <= now and waits and not self._over():
@@ -153,17 +156,17 @@ class Stream:
     def _over(self) -> bool:
         return self._runner.close is not None or self._runner.lost is not None
 
-    def _receive(self, wait_s: float) -> None:
+    def _receive(self, wait_s: float) -> Steps[None]:
         """Wait for the client, mail or the time; while the session takes no more, for mail and the time only."""
         session = self._session
         if not session.accepts:
-            self._socket.wait(wait_s)
+            yield from self._socket.pause(wait_s)
         elif not self._unhandled and (held_back_s := self._pace.wait_s()) > 0:
-            self._socket.wait(min(wait_s, held_back_s))
+            yield from self._socket.pause(min(wait_s, held_back_s))
             session.on_held_back(self._now())
         elif not self._unhandled:
             try:
-                messages = self._socket.receive(wait_s, answer_awaited=session.waiting_for_finals)
+                messages = yield from self._socket.messages(wait_s, answer_awaited=session.waiting_for_finals)
             except Violation as violation:
                 if isinstance(violation, TooBig) and violation.kind == "binary":
                     self._runner.run(session.on_too_big(self._now()))

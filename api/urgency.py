@@ -1,4 +1,4 @@
-"""Stream threads interrupt nobody: they are many, and none of them is waited for by the millisecond."""
+"""Threads that serve streams interrupt nobody: none of them is waited for by the millisecond."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 def unhurried() -> Iterator[None]:
     """What this thread does meanwhile interrupts nobody: once it wakes up it waits until a CPU is free (SCHED_BATCH).
 
-    A thread that wakes up usually takes the CPU from one that runs. Among hundreds of stream threads that one often
-    has the interpreter's lock, which the newcomer then waits for: two switches for nothing. Threads that answer
-    /health and /metrics stay as they are. Without Linux, or where it is forbidden, nothing is different.
+    A thread that wakes up usually takes the CPU from one that runs. That one may have the interpreter's lock, which the
+    newcomer then waits for: two switches for nothing. Threads that answer /health and /metrics stay as they are.
+    Without Linux, or where it is forbidden, nothing is different.
     """
     changed = False
     if sys.platform == "linux":

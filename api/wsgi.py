@@ -23,6 +23,7 @@ from api.collectors import ProcessCollector, QueueCollector, QueueReader
 from api.effects import Ports
 from api.keys import KeyRing
 from api.limiter import ClientLimits, Limiter
+from api.memory import Trimming
 from api.metrics import KeyMetrics, StreamMetrics
 from api.overload import Overload, OverloadCollector
 from api.pulse import Pulse, PulseSources
@@ -32,6 +33,7 @@ from api.renewal import Renewal
 from api.service import OpenStreams, StreamService, session_limits
 from api.settings import ApiSettings
 from api.taking_up import TakingUp
+from api.turns import Turns
 from queueing.clock import SystemClock
 from queueing.connect import connect
 from queueing.job_queue import JobQueue
@@ -57,7 +59,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
     parking = Parking(client, settings.queue, grace_s=grace_s)
     own = CollectorRegistry()
     metrics = StreamMetrics(own)
-    streams = OpenStreams(metrics)
+    streams = OpenStreams(metrics, Turns(clock))
     front = f"web-{os.getpid()}-{secrets.token_hex(4)}"
     listener = FrontListener(
         client, front, rng=random.Random(), on_reconnect=streams.on_reconnect, on_taken=streams.on_taken
@@ -69,6 +71,12 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         lambda: memory_share(client, settings.redis_memory_limit),
         max_wait_s=settings.max_predicted_wait_s,
     )
+    trimming = Trimming()
+
+    def report() -> None:
+        streams.report()
+        trimming.beat()
+
     pulse = Pulse(
         PulseSources(
             workers=lambda: worker_views(queue),
@@ -77,7 +85,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
             refresh_slots=Renewal(slots, limiter, buffer, streams.sessions),
             live_sessions=streams.sessions,
             catch_up=lambda: cleaner.catch_up(),  # noqa: PLW0108 - made below, of the pulse
-            report=streams.report,
+            report=report,
             measure=overload.look,
         ),
         clock,

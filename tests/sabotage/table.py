@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.sabotage.entry import Sabotage
 from tests.sabotage.resuming import RESUMING
+from tests.sabotage.turns import TURNS
 
 SABOTAGES = (
     Sabotage(
@@ -362,4 +363,5 @@ SABOTAGES = (
         "tests/unit/test_api_keys.py::test_a_changed_file_counts_at_the_next_look_and_is_not_looked_at_more_often",
     ),
     *RESUMING,
+    *TURNS,
 )

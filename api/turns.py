@@ -1,0 +1,274 @@
+"""The streams of a process take turns on one thread, however many they are.
+
+A thread for each stream is simple, but hundreds of them want the interpreter's lock: each wake-up waits for it, takes
+it away from another, and both pay for the switch. So a stream does not wait in a thread of its own but here: `Turns`
+waits for the sockets, mailboxes and timers of all of them at once, and takes one step of one stream after the other.
+
+A step may be held up, by Redis or by a client that does not read, and nobody else shall wait for that. An understudy
+looks whether the thread that leads is stuck in a step; then it leads from there on, and the other is free after its
+step. So there are two threads, and one more for each step that is held up. Those that are free are used again: every
+new thread may get an arena of its own from malloc, which grows to what all streams need and never shrinks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import math
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from api.steps import READY, Ready, Steps, Wait
+from api.urgency import unhurried
+from queueing.clock import Clock
+
+STUCK_S = 0.03
+"""A step usually takes a millisecond. One that takes twice this long at most is waited for no longer."""
+FREE_S = 60.0
+"""How long a thread waits to be used again."""
+
+
+class _Seat:
+    """A stream that takes part. Either the poller knows it or a thread takes a step of it."""
+
+    __slots__ = (
+        *("steps", "socket_fd", "mail_fd", "reads", "deadline_s", "alarm_s"),
+        *("queued", "heard", "woken", "error", "done"),
+    )
+
+    def __init__(self, steps: Steps[None], socket_fd: int, mail_fd: int) -> None:
+        self.steps = steps
+        self.socket_fd = socket_fd
+        self.mail_fd = mail_fd
+        self.reads: bool | None = None
+        """Whether the poller looks for bytes of the client; None while it does not know the stream at all."""
+        self.deadline_s = self.alarm_s = math.inf
+        """Until when it waits, and when the timers look at it next: not later."""
+        self.queued = self.heard = self.woken = False
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+
+
+class Turns:
+    """Thread-safe. Its threads begin with the first stream and live as long as the process."""
+
+    def __init__(self, clock: Clock, *, stuck_s: float = STUCK_S, portable: bool = False) -> None:
+        """``portable``: use `select.poll` also where there is `select.epoll`."""
+        self._clock = clock
+        self._stuck_s = stuck_s
+        self._ticks = 1000.0 if portable or not hasattr(select, "epoll") else 1.0
+        self._poller: Any = select.poll() if self._ticks > 1 else select.epoll()
+        self._lock = threading.Lock()
+        """Guards everything below; held for microseconds, never during a step or a wait."""
+        self._busy = threading.Condition(self._lock)
+        """Of the understudy, until there are streams."""
+        self._free = threading.Condition(self._lock)
+        """Of the threads that are free."""
+        self._seats: dict[int, _Seat] = {}
+        """By either descriptor."""
+        self._queue: deque[_Seat] = deque()
+        self._timers: list[tuple[float, int, _Seat]] = []
+        self._numbers = count()
+        self._leader = 0
+        """Number of the thread that leads. Who takes over has the next."""
+        self._step: _Seat | None = None
+        """Whose step the leader takes."""
+        self._steps = 0
+        self._aside = 0
+        """Threads that led once and are not done with their step."""
+        self._freed = 0
+        self._understudied = False
+        self._wake_in, self._wake_out = os.pipe()
+        os.set_blocking(self._wake_in, False)
+        os.set_blocking(self._wake_out, False)
+        self._poller.register(self._wake_in, select.POLLIN)
+
+    def take(self, steps: Steps[None], socket_fd: int, mail_fd: int) -> None:
+        """Take all steps of a stream; returns after the last, or raises what one of them raised. The calling thread
+        only takes the first."""
+        try:
+            wait = next(steps)
+        except StopIteration:
+            return
+        seat = _Seat(steps, socket_fd, mail_fd)
+        with self._lock:
+            if not self._leader:
+                self._leader = 1
+                _thread(lambda: self._play(1))
+                _thread(self._play)
+            self._seats[socket_fd] = self._seats[mail_fd] = seat
+            self._settle(seat, wait)
+            self._busy.notify()
+        self._wake()
+        seat.done.wait()
+        error, seat.error = seat.error, None
+        if error is not None:
+            raise error
+
+    @property
+    def held_up(self) -> int:
+        """Steps that are held up at the moment and were left to threads of their own."""
+        return self._aside
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # then it is awake
+            os.write(self._wake_out, b"!")
+
+    def _lead(self, leader: int) -> None:
+        """Take one step after the other, until another thread leads."""
+        while True:
+            seat, ready = self._next()
+            wait = None
+            try:
+                wait = seat.steps.send(ready)
+            except StopIteration:
+                pass
+            except BaseException as error:  # noqa: BLE001  # raised again where the stream is waited for
+                seat.error = error
+            with self._lock:
+                self._settle(seat, wait)
+                if self._leader == leader:
+                    self._step = None
+                    continue
+                self._aside -= 1
+            self._wake()
+            return
+
+    def _next(self) -> tuple[_Seat, Ready]:
+        """Whose turn it is, and what its wait came to."""
+        while True:
+            with self._lock:
+                if self._queue:
+                    self._step = seat = self._queue.popleft()
+                    self._steps += 1
+                    ready = READY[seat.heard, seat.woken]
+                    seat.queued = seat.heard = seat.woken = False
+                    return seat, ready
+                left_s = self._timers[0][0] - self._clock.monotonic() if self._timers else None
+            events = self._poller.poll(None if left_s is None else max(0.0, left_s) * self._ticks)
+            with self._lock:
+                for fd, _ in events:
+                    self._notice(fd)
+                self._look_at_timers(self._clock.monotonic())
+
+    def _notice(self, fd: int) -> None:
+        if fd == self._wake_in:
+            os.read(fd, 4096)
+            return
+        seat = self._seats.get(fd)
+        if seat is None or seat.reads is None:  # ended, or was put aside, while the poller looked
+            return
+        if fd == seat.socket_fd:
+            seat.heard = True
+        else:
+            seat.woken = True
+        self._put_in_queue(seat)
+
+    def _put_in_queue(self, seat: _Seat) -> None:
+        if not seat.queued:
+            seat.queued = True
+            self._queue.append(seat)
+
+    def _look_at_timers(self, now_s: float) -> None:
+        while self._timers and self._timers[0][0] <= now_s:
+            at_s, _, seat = heapq.heappop(self._timers)
+            if at_s != seat.alarm_s:  # an earlier one was set since
+                continue
+            seat.alarm_s = math.inf
+            if seat.reads is None or seat.queued:  # its next wait sets another
+                continue
+            if seat.deadline_s <= now_s:
+                self._put_in_queue(seat)
+            else:
+                self._set_alarm(seat)
+
+    def _set_alarm(self, seat: _Seat) -> None:
+        if seat.deadline_s < seat.alarm_s:
+            seat.alarm_s = seat.deadline_s
+            heapq.heappush(self._timers, (seat.alarm_s, next(self._numbers), seat))
+
+    def _settle(self, seat: _Seat, wait: Wait | None) -> None:
+        """After a step: the stream waits again, or is over."""
+        if wait is not None:
+            seat.deadline_s = self._clock.monotonic() + wait.timeout_s
+            try:
+                self._watch(seat, reads=wait.reads)
+            except OSError as error:  # the kernel has no room for more
+                seat.error = error
+            else:
+                self._set_alarm(seat)
+                return
+        self._unwatch(seat)
+        for fd in (seat.socket_fd, seat.mail_fd):
+            self._seats.pop(fd, None)
+        seat.done.set()
+
+    def _watch(self, seat: _Seat, *, reads: bool) -> None:
+        if seat.reads == reads:
+            return
+        mask = select.POLLIN if reads else 0  # also with 0 it is told of a broken connection
+        if seat.reads is None:
+            self._poller.register(seat.socket_fd, mask)
+            self._poller.register(seat.mail_fd, select.POLLIN)
+        else:
+            self._poller.modify(seat.socket_fd, mask)
+        seat.reads = reads
+
+    def _unwatch(self, seat: _Seat) -> None:
+        for fd in (seat.socket_fd, seat.mail_fd):
+            with contextlib.suppress(OSError, KeyError):  # not known
+                self._poller.unregister(fd)
+        seat.reads = None
+
+    def _play(self, leader: int = 0) -> None:
+        """Lead, as number ``leader``; then be free, be the understudy and lead again, until nobody needs the thread."""
+        while True:
+            if leader:
+                self._lead(leader)
+            with self._lock:
+                self._freed += 1
+                needed = self._free.wait_for(lambda: not self._understudied, timeout=FREE_S)
+                self._freed -= 1
+                if not needed:
+                    return
+                self._understudied = True
+            leader = self._understudy()
+
+    def _understudy(self) -> int:
+        """Look after the leader until it is stuck; then its successor's number."""
+        seen = -1
+        pause = threading.Event()
+        while True:
+            with self._lock:
+                while not self._seats:
+                    self._busy.wait()
+                pause_s = self._stuck_s / (1 + self._aside)  # where one is held up the next may be soon
+            pause.wait(pause_s)
+            with self._lock:
+                stuck = self._step
+                if stuck is None or self._steps != seen:
+                    seen = self._steps
+                    continue
+                self._unwatch(stuck)
+                self._step = None
+                self._aside += 1
+                self._leader += 1
+                self._understudied = False
+                if self._freed:
+                    self._free.notify()
+                else:
+                    _thread(self._play)
+                return self._leader
+
+
+def _thread(target: Callable[[], None]) -> None:
+    def unhurriedly() -> None:
+        with unhurried():
+            target()
+
+    threading.Thread(target=unhurriedly, name="turns", daemon=True).start()

@@ -1,0 +1,50 @@
+"""Mutations of how streams take turns on few threads."""
+
+from __future__ import annotations
+
+from tests.sabotage.entry import Sabotage
+
+_TURNS = "tests/unit/test_turns.py"
+
+TURNS = (
+    Sabotage(
+        "nobody-takes-over",
+        "api/turns.py",
+        "if stuck is None or self._steps != seen:",
+        "if True:",
+        "A stream that is held up holds up no other.",
+        f"{_TURNS}::test_a_step_that_is_held_up_holds_up_nobody",
+    ),
+    Sabotage(
+        "held-up-but-watched",
+        "api/turns.py",
+        "self._unwatch(stuck)",
+        "pass",
+        "What waits for a stream that is held up is not looked at in vain.",
+        f"{_TURNS}::test_a_step_that_is_held_up_holds_up_nobody",
+    ),
+    Sabotage(
+        "first-wait-counts",
+        "api/turns.py",
+        "if seat.deadline_s <= now_s:",
+        "if True:",
+        "A stream waits as long as it said last.",
+        f"{_TURNS}::test_a_new_wait_replaces_the_one_before",
+    ),
+    Sabotage(
+        "timer-for-each-wait",
+        "api/turns.py",
+        "if seat.deadline_s < seat.alarm_s:",
+        "if True:",
+        "Waits that end early leave nothing behind.",
+        f"{_TURNS}::test_long_waits_that_end_early_leave_no_timers_behind",
+    ),
+    Sabotage(
+        "held-up-server-blames-its-client",
+        "api/socket.py",
+        "pinged = self._quiet_s > self._heard_s",
+        "pinged = True",
+        "A client is given up only after a ping that it had time to answer.",
+        "tests/unit/test_api_socket_quiet.py::test_a_client_is_not_given_up_for_a_time_in_which_the_server_was_held_up",
+    ),
+)

@@ -1,0 +1,50 @@
+"""When nothing comes from a client: it is pinged, and given up only where an answer had its time."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.socket_types import EndCause, SocketEnded
+from queueing.clock import ManualClock
+from tests.support.frames import PING, PONG, frame
+from tests.unit.test_api_socket import Pair
+
+
+def test_a_quiet_client_is_pinged_and_a_silent_one_given_up() -> None:
+    clock = ManualClock()
+    pair = Pair(clock)
+    assert pair.server.receive(0) == []
+    clock.advance(20)
+    assert pair.server.receive(60) == []
+    assert pair.client.read_frame() == (PING, b"")
+    pair.client.send(frame(PONG))
+    assert pair.server.receive(5) == []
+    clock.advance(20)
+    assert pair.server.receive(60) == []
+    clock.advance(20)
+    with pytest.raises(SocketEnded) as ended:
+        pair.server.receive(60)
+    assert ended.value.cause is EndCause.DEAD_PEER
+    pair.close()
+
+
+def test_a_client_is_not_given_up_for_a_time_in_which_the_server_was_held_up() -> None:
+    clock = ManualClock()
+    pair = Pair(clock)
+    clock.advance(100)  # nobody looked at the socket: Redis was away
+    try:
+        assert pair.server.receive(60) == []
+    except SocketEnded as ended:
+        pytest.fail(f"given up: {ended}")
+    assert pair.client.read_frame() == (PING, b"")
+    pair.client.send(frame(PONG))
+    clock.advance(100)
+    assert pair.server.receive(60) == []
+    clock.advance(20)
+    assert pair.server.receive(60) == []
+    assert pair.client.read_frame() == (PING, b"")
+    clock.advance(20)
+    with pytest.raises(SocketEnded) as silent:
+        pair.server.receive(60)
+    assert silent.value.cause is EndCause.DEAD_PEER
+    pair.close()
