@@ -23,9 +23,13 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import structlog
+
 from api.steps import READY, Ready, Steps, Wait
 from api.urgency import unhurried
 from queueing.clock import Clock
+
+log = structlog.get_logger()
 
 STUCK_S = 0.03
 """A step usually takes a millisecond. One that takes twice this long at most is waited for no longer."""
@@ -98,9 +102,9 @@ class Turns:
         seat = _Seat(steps, socket_fd, mail_fd)
         with self._lock:
             if not self._leader:
-                self._leader = 1
                 _thread(lambda: self._play(1))
-                _thread(self._play)
+                self._leader = 1
+                self._find_understudy()
             self._seats[socket_fd] = self._seats[mail_fd] = seat
             self._settle(seat, wait)
             self._busy.notify()
@@ -259,16 +263,25 @@ class Turns:
                 self._aside += 1
                 self._leader += 1
                 self._understudied = False
-                if self._freed:
-                    self._free.notify()
-                else:
-                    _thread(self._play)
+                self._find_understudy()
                 return self._leader
+
+    def _find_understudy(self) -> None:
+        if self._freed:
+            self._free.notify()
+            return
+        with contextlib.suppress(RuntimeError):  # no more threads to be had: the next that is free will be it
+            _thread(self._play)
 
 
 def _thread(target: Callable[[], None]) -> None:
     def unhurriedly() -> None:
-        with unhurried():
-            target()
+        try:
+            with unhurried():
+                target()
+        except BaseException:
+            # No stream would be served any more, and nobody would know. Those that can be resumed go on elsewhere.
+            log.critical("turns_failed", exc_info=True)
+            os._exit(1)
 
     threading.Thread(target=unhurriedly, name="turns", daemon=True).start()

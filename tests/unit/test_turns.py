@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -331,3 +333,46 @@ def test_under_any_load_each_stream_gets_all_of_its_bytes_in_order(opened: Opene
     for client in clients:
         client.has(expected, mail=10)
     assert all(client.error is None for client in clients)
+
+
+def test_without_another_thread_to_be_had_streams_wait_for_the_one_that_is_held_up(
+    opened: Opened, turns: Turns, go_on: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held_up(client: Client) -> Steps[None]:
+        told(client, (yield Wait(60, reads=True)))
+        go_on.wait(20)
+
+    first, second, other = opened(held_up), opened(held_up), opened(listening)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("api.turns._thread", refuse)
+    for client in (first, second):
+        client.socket.send(b"a")
+        client.has(b"a")
+    other.socket.send(b"b")
+    go_on.set()
+    other.has(b"b")
+    first.ends()
+    second.ends()
+    other.socket.send(b"c")
+    other.has(b"bc")
+
+
+def test_a_fault_of_its_own_ends_the_process() -> None:
+    script = """
+import os, socket
+from api.steps import Wait
+from api.turns import Turns
+from queueing.clock import SystemClock
+def life():
+    yield Wait(0.01, reads=True)
+turns = Turns(SystemClock())
+turns._look_at_timers = None
+ends = socket.socketpair()
+turns.take(life(), ends[0].fileno(), os.pipe()[0])
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert "turns_failed" in ended.stdout + ended.stderr
