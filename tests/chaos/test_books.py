@@ -203,8 +203,9 @@ def test_a_client_that_was_kept_out_may_end_as_idle_and_no_other() -> None:
 
 
 def test_absences_of_redis_add_up() -> None:
-    twice = [Injected("redis.stop", "redis", 2.0, 4.5), Injected("redis.kill", "redis", 5.0, 7.2)]
+    twice = [Injected("redis.stop", "redis", 0.0, 4.5), Injected("redis.kill", "redis", 5.0, 7.2)]
     assert found(failed("unavailable"), twice) == set()
+    assert found(failed("inference_timeout"), twice[:1]) == set()
     assert found(failed("unavailable"), twice[:1]) == {"unexcused error"}
 
 
