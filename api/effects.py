@@ -79,7 +79,7 @@ class EffectRunner:
         self._received = 0
         self.close: tuple[CloseCode, str] | None = None
         """Set when the session asked for its end: code and reason."""
-        self.lost: SocketEnded | None = None
+        self.lost = False
         """Set when the client could not be reached."""
 
     @property
@@ -233,7 +233,7 @@ class EffectRunner:
             self._socket.send(encode(effect.message))
         except SocketEnded as ended:
             self._skip.add(Send)
-            self.lost = ended
+            self.lost = True
             if ended.cause is EndCause.SEND_TIMEOUT:
                 self._ports.metrics.send_timeouts.inc()
             self._follow(self._session.on_disconnect(self._now(), outcome_of(ended), left=ended.left))

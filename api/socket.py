@@ -205,6 +205,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
 
     def _shut_down(self, how: int) -> None:
         self._shut = True
+        self._violation = None  # once raised it has a traceback, which has everything
         self.connected = False
         with contextlib.suppress(OSError):
             self.sock.shutdown(how)
@@ -249,7 +250,10 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
     def _ping_when_quiet(self) -> None:
         now_s = self._clock.monotonic()
         interval_s = self._limits.ping_interval_s
-        if now_s - self._quiet_s < interval_s or self._closing:
+        if now_s - self._quiet_s < interval_s:
+            return
+        if self._closing:
+            self._quiet_s = now_s
             return
         # Without a ping since then it is this server that was held up.
         pinged = self._quiet_s > self._heard_s

@@ -154,7 +154,7 @@ class Stream:
                 tick_s = session.next_tick()
 
     def _over(self) -> bool:
-        return self._runner.close is not None or self._runner.lost is not None
+        return self._runner.close is not None or self._runner.lost
 
     def _receive(self, wait_s: float) -> Steps[None]:
         """Wait for the client, mail or the time; while the session takes no more, for mail and the time only."""

@@ -110,9 +110,11 @@ class Turns:
             self._busy.notify()
         self._wake()
         seat.done.wait()
-        error, seat.error = seat.error, None
-        if error is not None:
-            raise error
+        if seat.error is not None:
+            try:
+                raise seat.error
+            finally:
+                seat.error = None  # its traceback has this frame, and so the stream
 
     @property
     def held_up(self) -> int:

@@ -293,7 +293,7 @@ def test_a_client_that_cannot_be_reached_is_told_nothing_more(cause: EndCause, o
     assert stage.run(done, done, CancelPartial()) == [
         "send done", f"on_disconnect {outcome} left=False", "cancel_partial", "delete", "cancel_session", "forget",
     ]  # fmt: skip
-    assert stage.runner.lost is not None
+    assert stage.runner.lost
 
 
 def test_cleanup_waits_for_redis_without_calling_it() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from api.socket_types import EndCause, SocketEnded
-from queueing.clock import ManualClock
+from queueing.clock import ManualClock, SystemClock
 from tests.support.frames import PING, PONG, frame
-from tests.unit.test_api_socket import Pair
+from tests.unit.test_api_socket import LIMITS, Pair
 
 
 def test_a_quiet_client_is_pinged_and_a_silent_one_given_up() -> None:
@@ -47,4 +49,20 @@ def test_a_client_is_not_given_up_for_a_time_in_which_the_server_was_held_up() -
     with pytest.raises(SocketEnded) as silent:
         pair.server.receive(60)
     assert silent.value.cause is EndCause.DEAD_PEER
+    pair.close()
+
+
+def test_a_close_that_nobody_answers_is_waited_for_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.socket.CLOSE_TIMEOUT_S", 0.2)
+    pair = Pair(SystemClock(), replace(LIMITS, ping_interval_s=0.1))
+    asked, receive = 0, pair.server.receive
+
+    def counted(timeout: float) -> list[str | bytes]:
+        nonlocal asked
+        asked += 1
+        return receive(timeout)
+
+    monkeypatch.setattr(pair.server, "receive", counted)
+    assert pair.server.finish(1000, "") is False
+    assert asked < 10
     pair.close()
