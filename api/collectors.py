@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import psutil
@@ -16,7 +17,8 @@ from queueing.clock import Clock
 from queueing.errors import QueueError
 
 CACHE_S = 1.0
-LOCK_WAIT_S = 0.5
+ANSWER_S = 4.0
+"""How long an answer of Redis is waited for: as long as readiness believes the last one (`api.pulse.STALE_S`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +57,45 @@ class QueueView:
 class QueueReader:
     """Reads the queue at most once a second, however many scrapers and pages ask. Thread-safe."""
 
-    def __init__(self, read: Callable[[], QueueView], clock: Clock) -> None:
+    def __init__(self, read: Callable[[], QueueView], clock: Clock, *, answer_s: float = ANSWER_S) -> None:
         self._read = read
         self._clock = clock
+        self._answer_s = answer_s
         self._lock = threading.Lock()
         self._view: QueueView | None = None
         self._read_at_s = 0.0
+        self._reading: Future[QueueView | None] | None = None
 
     def view(self) -> QueueView | None:
-        """The queue, at most `CACHE_S` old (older while another thread waits for Redis); None while Redis does not
-        answer."""
-        if not self._lock.acquire(timeout=LOCK_WAIT_S):
-            return self._view  # Redis hangs: one thread waits for it, not every scraper's
+        """The queue, at most `CACHE_S` old; None when Redis does not answer, or not within `ANSWER_S`. A connection
+        gives a Redis that hangs more time than who scrapes metrics has, so a thread of its own waits for that."""
+        with self._lock:
+            reading = self._reading
+            if reading is None:
+                if self._view is not None and self._clock.monotonic() - self._read_at_s <= CACHE_S:
+                    return self._view
+                reading = Future()
+                threading.Thread(target=self._read_into, args=(reading,), name="queue-reader", daemon=True).start()
+                self._reading = reading
         try:
-            if self._view is None or self._clock.monotonic() - self._read_at_s > CACHE_S:
-                self._view = self._read_now()
-                self._read_at_s = self._clock.monotonic()
-            return self._view
-        finally:
-            self._lock.release()
-
-    def _read_now(self) -> QueueView | None:
-        try:
-            return self._read()
-        except (QueueError, redis.RedisError):
+            return reading.result(self._answer_s)
+        except TimeoutError:
             return None
+
+    def _read_into(self, reading: Future[QueueView | None]) -> None:
+        view, fault = None, None
+        try:
+            view = self._read()
+        except (QueueError, redis.RedisError):
+            pass
+        except Exception as error:  # noqa: BLE001  # raised again where the view is waited for
+            fault = error
+        with self._lock:
+            self._view, self._read_at_s, self._reading = view, self._clock.monotonic(), None
+        if fault is None:
+            reading.set_result(view)
+        else:
+            reading.set_exception(fault)
 
 
 class QueueCollector(Collector):
@@ -92,7 +108,7 @@ class QueueCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Metric families; only ``hearline_redis_up`` while Redis does not answer."""
-        # Asking a Redis that hangs would hang the scrape, so the pulse's word is taken first.
+        # Asking a Redis that hangs would hold up the scrape, so the pulse's word is taken first.
         view = None if self._redis_error() else self._reader.view()
         yield GaugeMetricFamily("hearline_redis_up", "1 while Redis answers.", value=float(view is not None))
         if view is None:

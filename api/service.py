@@ -88,7 +88,6 @@ class OpenStreams:
 
     def report(self) -> None:
         """Update the gauges that are sums over streams."""
-        self._metrics.held_up.set(self.turns.held_up)
         with self._lock:
             streams = list(self._open.values())
         self._metrics.buffered_bytes.set(sum(stream.buffered_bytes for stream in streams))

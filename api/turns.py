@@ -61,9 +61,18 @@ class _Seat:
 class Turns:
     """Thread-safe. Its threads begin with the first stream and live as long as the process."""
 
-    def __init__(self, clock: Clock, *, stuck_s: float = STUCK_S, portable: bool = False) -> None:
-        """``portable``: use `select.poll` also where there is `select.epoll`."""
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        stuck_s: float = STUCK_S,
+        portable: bool = False,
+        count_held_up: Callable[[int], object] = lambda _more: None,
+    ) -> None:
+        """``portable``: use `select.poll` also where there is `select.epoll`. ``count_held_up`` is told how many more
+        (1), or fewer (-1), steps are held up; it may not wait for anything."""
         self._clock = clock
+        self._count_held_up = count_held_up
         self._stuck_s = stuck_s
         self._ticks = 1000.0 if portable or not hasattr(select, "epoll") else 1.0
         self._poller: Any = select.poll() if self._ticks > 1 else select.epoll()
@@ -116,11 +125,6 @@ class Turns:
             finally:
                 seat.error = None  # its traceback has this frame, and so the stream
 
-    @property
-    def held_up(self) -> int:
-        """Steps that are held up at the moment and were left to threads of their own."""
-        return self._aside
-
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # then it is awake
             os.write(self._wake_out, b"!")
@@ -142,6 +146,7 @@ class Turns:
                     self._step = None
                     continue
                 self._aside -= 1
+                self._count_held_up(-1)
             self._wake()
             return
 
@@ -263,6 +268,7 @@ class Turns:
                 self._unwatch(stuck)
                 self._step = None
                 self._aside += 1
+                self._count_held_up(1)
                 self._leader += 1
                 self._understudied = False
                 self._find_understudy()

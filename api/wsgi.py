@@ -59,7 +59,7 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
     parking = Parking(client, settings.queue, grace_s=grace_s)
     own = CollectorRegistry()
     metrics = StreamMetrics(own)
-    streams = OpenStreams(metrics, Turns(clock))
+    streams = OpenStreams(metrics, Turns(clock, count_held_up=metrics.held_up.inc))
     front = f"web-{os.getpid()}-{secrets.token_hex(4)}"
     listener = FrontListener(
         client, front, rng=random.Random(), on_reconnect=streams.on_reconnect, on_taken=streams.on_taken

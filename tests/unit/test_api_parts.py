@@ -295,6 +295,27 @@ def test_a_scrape_answers_without_redis() -> None:
     assert "hearline_redis_up 0.0" in generate_latest(registry).decode()
 
 
+def test_a_scrape_does_not_wait_for_a_redis_that_hangs() -> None:
+    begun, answer = threading.Semaphore(0), threading.Event()
+
+    def read() -> QueueView:
+        begun.release()
+        assert answer.wait(20)
+        return VIEW
+
+    reader = QueueReader(read, ManualClock(), answer_s=0.01)
+    registry = CollectorRegistry()
+    registry.register(QueueCollector(reader, lambda: 2, redis_error=lambda: ""))
+    try:
+        for _ in range(3):  # and all of them leave one thread waiting
+            assert "hearline_redis_up 0.0" in generate_latest(registry).decode()
+        assert begun.acquire(timeout=5)
+        assert not begun.acquire(blocking=False)
+    finally:
+        answer.set()
+    eventually(lambda: reader.view() == VIEW, what="the view of a Redis that answers again")
+
+
 def test_process_metrics_survive_a_process_that_is_gone() -> None:
     registry = CollectorRegistry()
     registry.register(ProcessCollector(2**22 + 1))
