@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -14,6 +15,7 @@ import pytest
 import redis
 
 from ops.redis_server import RedisServer
+from queueing.connect import SOCKET_TIMEOUT_S
 from queueing.job_queue import QueueLimits
 from tests.support.eventually import eventually
 from tests.support.workers import ROOT, Desk, desk_at, noise_pcm, worker_process
@@ -173,6 +175,20 @@ def test_a_worker_comes_back_after_a_redis_restart_that_lost_everything(tmp_path
             (delivery,) = after.await_deliveries(1)
             assert delivery.outcome == "done"
             assert after.queue.policy().name == "strict", "the worker's setting, installed again"
+
+
+def test_a_redis_that_hangs_does_not_keep_a_worker_from_ending(tmp_path: Path, rng: random.Random) -> None:
+    with RedisServer() as server, worker_process(server.url, tmp_path, SCRIPT, drain_s=1) as worker:
+        with desk_at(server.url, LIMITS) as desk:
+            worker.await_ready(desk.queue)
+            desk.final("s1", noise_pcm(rng, 1, first=HANG_MARK))
+            worker.await_log("decoding")
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            worker.send(signal.SIGTERM)
+            assert worker.await_exit(SOCKET_TIMEOUT_S) == EXIT_DONE, "before its connections are given up"
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
 
 
 def test_an_idle_worker_costs_less_than_two_commands_a_second(

@@ -34,7 +34,7 @@ def a_lease() -> LeasedJob:
 class Scene:
     """A watch over a made-up loop."""
 
-    def __init__(self, *, release_fails: bool = False) -> None:
+    def __init__(self, *, release_fails: bool = False, release_hangs: bool = False) -> None:
         self.clock = ManualClock()
         self.stop = Stop()
         self.activity = Activity(self.clock, self.stop)
@@ -42,6 +42,8 @@ class Scene:
         self.released: list[LeasedJob] = []
         self.status: list[int | None] = []
         self._release_fails = release_fails
+        self._release_hangs = release_hangs
+        self.answer = threading.Event()
         self.watch = Watch(
             self.activity,
             self.stop,
@@ -53,6 +55,8 @@ class Scene:
         self._thread = threading.Thread(target=lambda: self.status.append(self.watch.run(self.finished)), daemon=True)
 
     def _release(self, leases: Sequence[LeasedJob]) -> None:
+        if self._release_hangs:
+            assert self.answer.wait(20)
         if self._release_fails:
             raise QueueUnavailable("away")
         self.released.extend(leases)
@@ -103,6 +107,25 @@ def test_after_the_drain_time_the_jobs_are_given_back(release_fails: bool) -> No
     eventually(ended_while_time_passes, what="the end after the drain time")
     assert scene.result() == EXIT_DONE
     assert len(scene.released) == (0 if release_fails else 1)
+
+
+def test_a_redis_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.lifecycle.LAST_WORDS_S", 0.05)
+    scene = Scene(release_hangs=True)
+    scene.activity.begin_work()
+    scene.start()
+    scene.stop.request()
+
+    def ended_while_time_passes() -> bool:
+        scene.clock.advance(5)
+        return bool(scene.status)
+
+    try:
+        eventually(ended_while_time_passes, what="the end after the drain time")
+        assert scene.result() == EXIT_DONE
+        assert not scene.released
+    finally:
+        scene.answer.set()
 
 
 def test_a_second_signal_ends_it_now() -> None:
