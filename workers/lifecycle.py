@@ -34,6 +34,10 @@ EXIT_HUNG = 70
 TICK_S = 0.25
 """How often the watch looks at the decode and the drain deadline."""
 
+LAST_WORDS_S = 2.0
+"""How long an ending worker waits for Redis, to give its jobs back and to take its leave, each: one that hangs would
+hold it for ten seconds, and `hearline up` kills it five after the drain time."""
+
 LOG_EVERY = 20
 """Failed attempts in a row per log line: while Redis is away a line for each would bury all others."""
 
@@ -197,11 +201,24 @@ class Watch:
 
     def _give_back(self) -> None:
         leases = self._held()
-        try:
-            self._release(leases)
-            log.warning("drain_time_over", released=len(leases))
-        except QueueUnavailable as error:
-            log.error("release_failed", reason=str(error), held=len(leases))
+
+        def give_back() -> None:
+            try:
+                self._release(leases)
+                log.warning("drain_time_over", released=len(leases))
+            except QueueUnavailable as error:
+                log.error("release_failed", reason=str(error), held=len(leases))
+
+        if not said_in_time(give_back):
+            log.error("release_failed", reason=f"no answer of Redis within {LAST_WORDS_S:.0f} s", held=len(leases))
+
+
+def said_in_time(last_words: Callable[[], None]) -> bool:
+    """Whether the call returned within `LAST_WORDS_S`; else its thread is left to end with the process."""
+    thread = threading.Thread(target=last_words, name="last-words", daemon=True)
+    thread.start()
+    thread.join(LAST_WORDS_S)
+    return not thread.is_alive()
 
 
 def backoff_s(attempt: int, rng: random.Random, *, first_s: float = 0.05, most_s: float = 5.0) -> float:

@@ -32,6 +32,7 @@ from workers.lifecycle import (
     WatchLimits,
     WorkerState,
     backoff_s,
+    said_in_time,
 )
 from workers.load import Loaded, load_transcriber
 from workers.metrics import WorkerMetrics
@@ -102,8 +103,9 @@ class Process:
         status = watch.run(self.finished)
         if status is None:
             status = self.failure_status if self.failure else EXIT_DONE
-        if status == EXIT_DONE or self.finished.is_set():
-            self._farewell(heart)
+        leaves = status == EXIT_DONE or self.finished.is_set()
+        if leaves and not said_in_time(lambda: self._farewell(heart)):
+            log.info("left_unnoticed", reason="Redis does not answer")
         return status
 
     def _await_redis(self) -> bool:
