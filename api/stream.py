@@ -140,17 +140,18 @@ class Stream:
                 session.set_load(load.partial_wait_s, load.workers)
             wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - clock.monotonic(), LONGEST_WAIT_S)
             yield from self._receive(max(0.0, wait_s))
+            looked_s = clock.monotonic()
             self._take_mail()
             if self._unhandled and session.accepts and not self._over():
                 message, now = self._unhandled.popleft(), clock.monotonic()
                 effects = session.on_text(now, message) if isinstance(message, str) else session.on_audio(now, message)
                 self._runner.run(effects)
                 session = self._session
-            # Only after what has arrived: this step may have been held up, and the client is not late for that.
-            tick_s, now = session.next_tick(), clock.monotonic()
+            # Only what was due when client and mail were looked at: what comes while a step is held up is not late.
+            tick_s = session.next_tick()
             waits = not self._unhandled or not session.accepts
-            if tick_s is not None and tick_s <= now and waits and not self._over():
-                self._runner.run(session.on_tick(now))
+            if tick_s is not None and tick_s <= looked_s and waits and not self._over():
+                self._runner.run(session.on_tick(looked_s))
                 tick_s = session.next_tick()
 
     def _over(self) -> bool:

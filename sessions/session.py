@@ -175,7 +175,7 @@ class Session(Timers):
     def on_disconnect(self, now: float, outcome: str = "disconnected", *, left: bool = False) -> list[Effect]:
         """The client is gone, or does not read (``outcome="slow_client"``): Park where it may come back, CancelSession
         where not or where it ``left`` by a close of its own, if not said before, and nothing more. Safe to call always
-        when the stream's thread ends."""
+        when the stream ends."""
         return self._stream.disconnect(now, outcome, left=left)
 
     # What comes back.

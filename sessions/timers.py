@@ -75,7 +75,7 @@ class Timers(Outcomes):
         return [] if self._stream.phase is Phase.ENDING else self._stream.end(now, Ending.DRAIN)
 
     def on_fault(self, now: float, detail: str) -> list[Effect]:
-        """The stream's thread met a fault of its own: the client is told `internal`."""
+        """The stream met a fault of its own: the client is told `internal`."""
         return self._stream.fatal(now, ErrorCode.INTERNAL, detail)
 
     def _timers(self) -> dict[str, float]:
