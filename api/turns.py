@@ -202,6 +202,9 @@ class Turns:
         if seat.deadline_s < seat.alarm_s:
             seat.alarm_s = seat.deadline_s
             heapq.heappush(self._timers, (seat.alarm_s, next(self._numbers), seat))
+            if len(self._timers) > 64 + 2 * len(self._seats):  # most of them count no more
+                self._timers = [timer for timer in self._timers if timer[0] == timer[2].alarm_s]
+                heapq.heapify(self._timers)
 
     def _settle(self, seat: _Seat, wait: Wait | None) -> None:
         """After a step: the stream waits again, or is over."""
@@ -214,6 +217,7 @@ class Turns:
             else:
                 self._set_alarm(seat)
                 return
+        seat.alarm_s = math.inf
         self._unwatch(seat)
         for fd in (seat.socket_fd, seat.mail_fd):
             self._seats.pop(fd, None)

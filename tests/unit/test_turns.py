@@ -314,6 +314,17 @@ def test_long_waits_that_end_early_leave_no_timers_behind(opened: Opened, turns:
     assert len(turns._timers) <= 2
 
 
+def test_short_waits_between_long_ones_leave_few_timers_behind(opened: Opened, turns: Turns) -> None:
+    def life(client: Client) -> Steps[None]:
+        for _ in range(200):
+            yield Wait(0, reads=True)
+            client.post()
+            told(client, (yield Wait(60, reads=True)))
+
+    opened(life).ends()
+    assert len(turns._timers) < 100
+
+
 def test_under_any_load_each_stream_gets_all_of_its_bytes_in_order(opened: Opened, rng: random.Random) -> None:
     delays = threading.Event()
 
