@@ -46,7 +46,7 @@ from sessions.wire import BYTES_PER_SECOND, Final, Partial, Resume, encode
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What every stream of a process shares. ``pause`` waits the given seconds, or less when the process ends."""
+    """What every stream of a process shares. ``pause``: as of `Attempts`."""
 
     queue: JobQueue
     buffer: AudioBuffer

@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """Calls of Redis, each failure counted. ``pause`` waits the given seconds, or less when the process ends."""
+    """Calls of Redis, each failure counted. ``pause`` waits the given seconds; True: less, as the process ends."""
 
     clock: Clock
     metrics: StreamMetrics
@@ -36,14 +36,15 @@ class Attempts:
             raise
 
     def patiently(self, operation: str, call: Callable[[], Answer]) -> Answer:
-        """Again and again for `PATIENCE_S`; then raises `QueueUnavailable`."""
+        """Again and again for `PATIENCE_S`, or once more when the process ends; then raises `QueueUnavailable`."""
+        ends = False
         give_up_s = self.clock.monotonic() + PATIENCE_S
         pause_s = FIRST_PAUSE_S
         while True:
             try:
                 return self.once(operation, call)
             except QueueUnavailable:
-                if self.clock.monotonic() + pause_s > give_up_s:
+                if ends or self.clock.monotonic() + pause_s > give_up_s:
                     raise
-                self.pause(pause_s)
+                ends = bool(self.pause(pause_s))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
