@@ -117,7 +117,9 @@ class Pulse:
         if self._age_s(snapshot) > STALE_S:
             snapshot = self._wait_for_another_than(snapshot)
         age_s = self._age_s(snapshot)
-        return f"Redis has not answered for {age_s:.0f} s" if age_s > STALE_S else snapshot.error
+        if snapshot.error or age_s <= STALE_S:
+            return snapshot.error
+        return f"Redis has not answered for {age_s:.0f} s"
 
     def _age_s(self, snapshot: Snapshot) -> float:
         return self._clock.monotonic() - snapshot.taken_s

@@ -200,6 +200,15 @@ def test_a_pulse_that_hangs_counts_as_a_redis_that_does_not_answer() -> None:
     assert "has not answered" in world.pulse.redis_error
 
 
+def test_while_redis_hangs_the_time_is_not_counted_from_the_last_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.pulse.PATIENCE_S", 0.0)
+    world = World()
+    world.fault = QueueUnavailable("timeout")
+    world.pulse.beat()
+    world.clock.advance(STALE_S + 0.1)  # the next question hangs too
+    assert world.pulse.redis_error == "timeout"
+
+
 def test_a_process_that_stood_still_itself_asks_redis_again_before_it_refuses() -> None:
     """The thread's own beat may lie seconds back although Redis answers at once."""
     world = World()
