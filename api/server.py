@@ -43,7 +43,7 @@ SWEEP_S = 0.25
 CLOSE_MARGIN_S = 2.5
 """After the drain: streams send their last message and close; what still runs then is cut off."""
 STOP_MARGIN_S = 4.5
-"""After the drain, at the latest, the process has ended; ``hearline up`` kills it at 5 s."""
+"""After the drain, at the latest, gunicorn's parent kills it (at a whole second); ``hearline up`` does so at 5 s."""
 LINGER_S = 2.0
 LINGER_BYTES = 33_554_432
 """How long, and for how many bytes, a closing connection still takes in what comes: closed with bytes unread, the
@@ -183,6 +183,12 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
 
         self.wsgi = with_deadline
 
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """Not beyond the end: little time is left after that."""
+        if self._stop_at_s is not None:
+            timeout = min(timeout, max(0.0, self._stop_at_s - self._clock.monotonic()))
+        super().wait_for_and_dispatch_events(timeout)
+
     def murder_pending(self) -> None:
         """Called by the main loop after every poll, at least once a second."""
         now_s = self._clock.monotonic()
@@ -194,6 +200,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
             self._sweep(now_s)
         if self._stop_at_s is not None and (self._drainable.streams() == 0 or now_s >= self._stop_at_s):
             self.alive = False
+            # So long gunicorn waits for connections from here on: for closing ones, not again for streams held up.
+            self.cfg.set("graceful_timeout", max(0, math.ceil(self._stop_at_s - now_s)))
 
     def _sweep(self, now_s: float) -> None:
         """Close what is over its deadline."""
@@ -228,11 +236,11 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
     def run(self) -> None:
         self._heads = Heads(self.poller, self._clock, whole=self._serve, drop=self._close, refuse=self._let_linger)
         super().run()
-        self._drainable.close()
         if self.nr_conns > 0:
             # The interpreter would wait for these threads without a limit.
             self.log.warning("%d connections did not end in time", self.nr_conns)
             os._exit(0)
+        self._drainable.close()
 
 
 class StreamServer(BaseApplication):  # type: ignore[misc]
@@ -259,7 +267,7 @@ class StreamServer(BaseApplication):  # type: ignore[misc]
             "worker_connections": settings.threads + IDLE_CONNECTIONS,
             "keepalive": 5,
             "backlog": 512,
-            "graceful_timeout": math.ceil(settings.drain_s + STOP_MARGIN_S),
+            "graceful_timeout": int(settings.drain_s + STOP_MARGIN_S),
             "loglevel": "debug" if settings.log_level == "debug" else "warning",
             "logger_class": EventLogger,
             "proc_name": "hearline-web",

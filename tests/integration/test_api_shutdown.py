@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -102,6 +103,19 @@ def test_a_client_that_does_not_react_cannot_hold_up_the_end(api: LiveApi) -> No
         client.send(upgrade_request())
         client.read_head()
         assert api.stop(timeout_s=10) == 0
+
+
+def test_a_step_that_is_held_up_cannot_hold_up_the_end() -> None:
+    with RedisServer() as server, LiveApi(server.url, drain_s=1) as api, api.connect() as client:
+        client.send(SOUND)
+        receive_until(client, Ready)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            client.send(SOUND)
+            assert api.stop() == 0
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert any("1 connections did not end in time" in line for line in api.log), "it was killed by its parent"
 
 
 def test_web_processes_do_not_outlive_their_parent(api: LiveApi) -> None:
