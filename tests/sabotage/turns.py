@@ -47,4 +47,28 @@ TURNS = (
         "A client is given up only after a ping that it had time to answer.",
         "tests/unit/test_api_socket_quiet.py::test_a_client_is_not_given_up_for_a_time_in_which_the_server_was_held_up",
     ),
+    Sabotage(
+        "replaced-timers-stay",
+        "api/turns.py",
+        "if len(self._timers) > 64 + 2 * len(self._seats):  # most of them count no more",
+        "if False:",
+        "What is kept of waits is bounded by the number of streams.",
+        f"{_TURNS}::test_short_waits_between_long_ones_leave_few_timers_behind",
+    ),
+    Sabotage(
+        "an-end-holds-its-stream",
+        "api/turns.py",
+        "seat.error = None  # its traceback has this frame, and so the stream",
+        "pass",
+        "Nothing of a stream that has ended waits for the collector of cycles.",
+        "tests/unit/test_api_garbage.py::test_what_a_step_raises_holds_nothing_once_it_was_handled",
+    ),
+    Sabotage(
+        "ending-process-tries-without-a-pause",
+        "api/patience.py",
+        "if ends or self.clock.monotonic() + pause_s > give_up_s:",
+        "if self.clock.monotonic() + pause_s > give_up_s:",
+        "A process that ends while Redis is away has time to tell its clients.",
+        "tests/unit/test_api_patience.py::test_a_process_that_ends_tries_once_more_and_not_all_the_time",
+    ),
 )
