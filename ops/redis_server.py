@@ -70,7 +70,8 @@ class RedisServer:
         last_out: LastOut | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``environment``: all of the server's; None for that of this process."""
+        """``environment``: all of the server's but `MALLOC`, where it says nothing of that; None for that of this
+        process."""
         self._environment = environment
         self._data_dir = data_dir
         self._binary = binary
@@ -156,7 +157,7 @@ class RedisServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**(os.environ if self._environment is None else self._environment), **MALLOC},  # noqa: TID251
+                env={**MALLOC, **(os.environ if self._environment is None else self._environment)},  # noqa: TID251
                 # The server inherits the lock, so that the folder stays locked for as long as it lives.
                 pass_fds=() if self._lock is None else (self._lock,),
             )
