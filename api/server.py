@@ -186,7 +186,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
         """Not beyond the end: little time is left after that."""
         if self._stop_at_s is not None:
-            timeout = min(timeout, max(0.0, self._stop_at_s - self._clock.monotonic()))
+            timeout = min(timeout, max(0.05, self._stop_at_s - self._clock.monotonic()))
         super().wait_for_and_dispatch_events(timeout)
 
     def murder_pending(self) -> None:
