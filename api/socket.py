@@ -49,6 +49,9 @@ RECEIVE_BYTES = 65_536
 SEND_BUFFER_BYTES = 65_536
 """The kernel's send buffer: small, so that a client that does not read is noticed after a few hundred
 messages and not after megabytes of stale partials."""
+RECEIVE_BUFFER_BYTES = 131_072
+"""The kernel's receive buffer (it takes twice as much for its own books): what a client sends too fast waits at the
+client. Left to itself the kernel keeps megabytes for each."""
 CLOSE_TIMEOUT_S = 2.0
 FRAME_BURST = 2_000
 FRAMES_PER_S = 500.0
@@ -217,6 +220,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
                 self.sock.setblocking(False)
                 with contextlib.suppress(OSError):
                     self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+                    self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
                     self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with contextlib.suppress(SocketEnded):  # the first `receive` says so
                     accept = AcceptConnection(subprotocol=answered_protocol(event.subprotocols))

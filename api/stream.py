@@ -22,7 +22,7 @@ from api.mailbox import Drain, Mailbox, Reconnected, TakenOver, WorkersChanged
 from api.pace import Pace
 from api.socket import StreamSocket
 from api.socket_types import EndCause, SocketEnded, TooBig, Violation
-from api.steps import Steps
+from api.steps import Steps, Wait
 from api.turns import Turns
 from queueing.job import Delivery
 from sessions.codes import CloseCode, ErrorCode
@@ -33,6 +33,9 @@ from sessions.wire import Error, Resume
 LONGEST_WAIT_S = 30.0
 PIECE_BYTES = 32_000
 """A long message is handed to the session by the second, so that mail and the session's bounds come in between."""
+
+HANDLED_AT_ONCE_S = 0.005
+"""When what came together takes longer than this, other streams get their turn in between."""
 
 log = structlog.get_logger()
 
@@ -62,6 +65,8 @@ class Stream:
         self._delivered = False
         self._pace = pace or Pace(ports.clock, 0)
         self._unhandled: deque[str | bytes] = deque()
+        self._begun_s = 0.0
+        """Since when it handles without letting others in."""
 
     @property
     def _session(self) -> Session:
@@ -174,9 +179,13 @@ class Stream:
                 if not self._over():
                     raise
             else:
+                self._begun_s = self._now()
                 self._pace.spend(sum(map(len, messages)))
                 for message in self._joined(messages):
                     self._unhandled += [message] if isinstance(message, str) else _pieces(message)
+        elif self._now() - self._begun_s > HANDLED_AT_ONCE_S:
+            yield Wait(0.0, reads=False)
+            self._begun_s = self._now()
 
     def _joined(self, messages: list[str | bytes]) -> list[str | bytes]:
         """Audio that came at once is handed on at once; what may be a control message stays by itself."""

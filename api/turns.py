@@ -7,7 +7,11 @@ waits for the sockets, mailboxes and timers of all of them at once, and takes on
 A step may be held up, by Redis or by a client that does not read, and nobody else shall wait for that. An understudy
 looks whether the thread that leads is stuck in a step; then it leads from there on, and the other is free after its
 step. So there are two threads, and one more for each step that is held up. Those that are free are used again: every
-new thread may get an arena of its own from malloc, which grows to what all streams need and never shrinks.
+new thread may get an arena of its own from malloc, which grows to what all streams need and never shrinks. A step that
+computes is left alone: a second thread would only take the interpreter's lock from it.
+
+Whose turn is next is a matter of what each stream has used: who computes for long waits for those who do not, so that
+hundreds of clients with floods of tiny frames hold up nobody but each other.
 """
 
 from __future__ import annotations
@@ -18,44 +22,29 @@ import math
 import os
 import select
 import threading
-from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 import structlog
 
+from api.seats import FairQueue, Seat
 from api.steps import READY, Ready, Steps, Wait
 from api.urgency import unhurried
-from queueing.clock import Clock
+from queueing.clock import Clock, cpu_clock, cpu_s
 
 log = structlog.get_logger()
 
 STUCK_S = 0.03
 """A step usually takes a millisecond. One that takes twice this long at most is waited for no longer."""
+SHORTEST_LOOK_S = 0.001
+"""However many steps are held up, the understudy looks no more often."""
+COMPUTES = 0.1
+"""Share of the time for which a step that computes has a CPU, at least; one that waits has none at all."""
+NOTICE_S = 0.005
+"""So often the kernel is asked for news while there are turns to take: who used little goes before those."""
 FREE_S = 60.0
 """How long a thread waits to be used again."""
-
-
-class _Seat:
-    """A stream that takes part. Either the poller knows it or a thread takes a step of it."""
-
-    __slots__ = (
-        *("steps", "socket_fd", "mail_fd", "reads", "deadline_s", "alarm_s"),
-        *("queued", "heard", "woken", "error", "done"),
-    )
-
-    def __init__(self, steps: Steps[None], socket_fd: int, mail_fd: int) -> None:
-        self.steps = steps
-        self.socket_fd = socket_fd
-        self.mail_fd = mail_fd
-        self.reads: bool | None = None
-        """Whether the poller looks for bytes of the client; None while it does not know the stream at all."""
-        self.deadline_s = self.alarm_s = math.inf
-        """Until when it waits, and when the timers look at it next: not later."""
-        self.queued = self.heard = self.woken = False
-        self.error: BaseException | None = None
-        self.done = threading.Event()
 
 
 class Turns:
@@ -82,16 +71,20 @@ class Turns:
         """Of the understudy, until there are streams."""
         self._free = threading.Condition(self._lock)
         """Of the threads that are free."""
-        self._seats: dict[int, _Seat] = {}
+        self._seats: dict[int, Seat] = {}
         """By either descriptor."""
-        self._queue: deque[_Seat] = deque()
-        self._timers: list[tuple[float, int, _Seat]] = []
+        self._queue = FairQueue()
+        self._noticed_s = 0.0
+        """When the poller was asked last."""
+        self._timers: list[tuple[float, int, Seat]] = []
         self._numbers = count()
         self._leader = 0
         """Number of the thread that leads. Who takes over has the next."""
-        self._step: _Seat | None = None
+        self._step: Seat | None = None
         """Whose step the leader takes."""
         self._steps = 0
+        self._cpu_clock: int | None = None
+        """Of the thread that leads."""
         self._aside = 0
         """Threads that led once and are not done with their step."""
         self._freed = 0
@@ -108,7 +101,7 @@ class Turns:
             wait = next(steps)
         except StopIteration:
             return
-        seat = _Seat(steps, socket_fd, mail_fd)
+        seat = Seat(steps, socket_fd, mail_fd)
         with self._lock:
             if not self._leader:
                 _thread(lambda: self._play(1))
@@ -131,9 +124,10 @@ class Turns:
 
     def _lead(self, leader: int) -> None:
         """Take one step after the other, until another thread leads."""
+        own = self._cpu_clock = cpu_clock()
         while True:
             seat, ready = self._next()
-            wait = None
+            wait, begun_s = None, cpu_s(own)
             try:
                 wait = seat.steps.send(ready)
             except StopIteration:
@@ -141,6 +135,7 @@ class Turns:
             except BaseException as error:  # noqa: BLE001  # raised again where the stream is waited for
                 seat.error = error
             with self._lock:
+                seat.charge(cpu_s(own) - begun_s)
                 self._settle(seat, wait)
                 if self._leader == leader:
                     self._step = None
@@ -150,22 +145,24 @@ class Turns:
             self._wake()
             return
 
-    def _next(self) -> tuple[_Seat, Ready]:
+    def _next(self) -> tuple[Seat, Ready]:
         """Whose turn it is, and what its wait came to."""
         while True:
             with self._lock:
-                if self._queue:
-                    self._step = seat = self._queue.popleft()
+                now_s = self._clock.monotonic()
+                if self._queue and now_s < self._noticed_s + NOTICE_S:
+                    self._step = seat = self._queue.take()
                     self._steps += 1
                     ready = READY[seat.heard, seat.woken]
                     seat.queued = seat.heard = seat.woken = False
                     return seat, ready
-                left_s = self._timers[0][0] - self._clock.monotonic() if self._timers else None
+                left_s = 0.0 if self._queue else self._timers[0][0] - now_s if self._timers else None
             events = self._poller.poll(None if left_s is None else max(0.0, left_s) * self._ticks)
             with self._lock:
                 for fd, _ in events:
                     self._notice(fd)
-                self._look_at_timers(self._clock.monotonic())
+                self._noticed_s = self._clock.monotonic()
+                self._look_at_timers(self._noticed_s)
 
     def _notice(self, fd: int) -> None:
         if fd == self._wake_in:
@@ -180,10 +177,10 @@ class Turns:
             seat.woken = True
         self._put_in_queue(seat)
 
-    def _put_in_queue(self, seat: _Seat) -> None:
+    def _put_in_queue(self, seat: Seat) -> None:
         if not seat.queued:
             seat.queued = True
-            self._queue.append(seat)
+            self._queue.put(seat)
 
     def _look_at_timers(self, now_s: float) -> None:
         while self._timers and self._timers[0][0] <= now_s:
@@ -198,7 +195,7 @@ class Turns:
             else:
                 self._set_alarm(seat)
 
-    def _set_alarm(self, seat: _Seat) -> None:
+    def _set_alarm(self, seat: Seat) -> None:
         if seat.deadline_s < seat.alarm_s:
             seat.alarm_s = seat.deadline_s
             heapq.heappush(self._timers, (seat.alarm_s, next(self._numbers), seat))
@@ -206,7 +203,7 @@ class Turns:
                 self._timers = [timer for timer in self._timers if timer[0] == timer[2].alarm_s]
                 heapq.heapify(self._timers)
 
-    def _settle(self, seat: _Seat, wait: Wait | None) -> None:
+    def _settle(self, seat: Seat, wait: Wait | None) -> None:
         """After a step: the stream waits again, or is over."""
         if wait is not None:
             seat.deadline_s = self._clock.monotonic() + wait.timeout_s
@@ -223,7 +220,7 @@ class Turns:
             self._seats.pop(fd, None)
         seat.done.set()
 
-    def _watch(self, seat: _Seat, *, reads: bool) -> None:
+    def _watch(self, seat: Seat, *, reads: bool) -> None:
         if seat.reads == reads:
             return
         mask = select.POLLIN if reads else 0  # also with 0 it is told of a broken connection
@@ -234,7 +231,7 @@ class Turns:
             self._poller.modify(seat.socket_fd, mask)
         seat.reads = reads
 
-    def _unwatch(self, seat: _Seat) -> None:
+    def _unwatch(self, seat: Seat) -> None:
         for fd in (seat.socket_fd, seat.mail_fd):
             with contextlib.suppress(OSError, KeyError):  # not known
                 self._poller.unregister(fd)
@@ -256,17 +253,19 @@ class Turns:
 
     def _understudy(self) -> int:
         """Look after the leader until it is stuck; then its successor's number."""
-        seen = -1
+        seen, used_s = -1, 0.0
         pause = threading.Event()
         while True:
             with self._lock:
                 while not self._seats:
                     self._busy.wait()
-                pause_s = self._stuck_s / (1 + self._aside)  # where one is held up the next may be soon
+                # Where one is held up the next may be soon.
+                pause_s = max(self._stuck_s / (1 + self._aside), SHORTEST_LOOK_S)
             pause.wait(pause_s)
             with self._lock:
-                stuck = self._step
-                if stuck is None or self._steps != seen:
+                stuck, before_s = self._step, used_s
+                used_s = cpu_s(self._cpu_clock)
+                if stuck is None or self._steps != seen or used_s - before_s > COMPUTES * pause_s:
                     seen = self._steps
                     continue
                 self._unwatch(stuck)

@@ -6,6 +6,7 @@ process's own loops and timers.
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Protocol
 
@@ -28,6 +29,23 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+def cpu_clock() -> int | None:
+    """The clock of the CPU time of the calling thread, for `cpu_s` in another; None where there is no such clock."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return None
+    return time.pthread_getcpuclockid(threading.get_ident())
+
+
+def cpu_s(clock: int | None) -> float:
+    """Seconds for which the thread of a `cpu_clock` has had a CPU; 0 without one, or when the thread has ended."""
+    if clock is None:
+        return 0.0
+    try:
+        return time.clock_gettime(clock)
+    except OSError:
+        return 0.0
 
 
 class ManualClock:

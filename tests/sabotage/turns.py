@@ -10,7 +10,7 @@ TURNS = (
     Sabotage(
         "nobody-takes-over",
         "api/turns.py",
-        "if stuck is None or self._steps != seen:",
+        "if stuck is None or self._steps != seen or used_s - before_s > COMPUTES * pause_s:",
         "if True:",
         "A stream that is held up holds up no other.",
         f"{_TURNS}::test_a_step_that_is_held_up_holds_up_nobody",
@@ -38,6 +38,14 @@ TURNS = (
         "if True:",
         "Waits that end early leave nothing behind.",
         f"{_TURNS}::test_long_waits_that_end_early_leave_no_timers_behind",
+    ),
+    Sabotage(
+        "who-computes-waits-for-nobody",
+        "api/seats.py",
+        "self.turn_s += min(max(0.0, used_s - USUAL_S), MOST_CHARGED_S)",
+        "pass",
+        "A stream that computes for long goes after those that do not.",
+        "tests/unit/test_turns_fair.py::test_those_who_compute_without_end_go_after_one_who_does_not",
     ),
     Sabotage(
         "held-up-server-blames-its-client",

@@ -18,6 +18,7 @@ from api.socket import (
     FRAME_BURST,
     FRAMES_PER_S,
     PING_BURST,
+    RECEIVE_BUFFER_BYTES,
     SLOW_READ_BYTES,
     SMALLEST_FRAME_BYTES,
     StreamSocket,
@@ -103,6 +104,11 @@ def test_upgrade_accepts_without_extensions() -> None:
     assert f"sec-websocket-accept: {ACCEPT}".lower() in pair.head.lower()
     assert "extensions" not in pair.head.lower()
     pair.close()
+
+
+def test_what_the_kernel_keeps_of_a_client_is_bounded(pair: Pair) -> None:
+    kept = pair.raw_server.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    assert kept in (RECEIVE_BUFFER_BYTES, 2 * RECEIVE_BUFFER_BYTES)  # Linux doubles it
 
 
 @pytest.mark.parametrize(

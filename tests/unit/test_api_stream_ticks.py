@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from api.mailbox import Mailbox
+from api.steps import READY, Wait
 from api.stream import Stream
 from api.turns import Turns
 from queueing.clock import SystemClock
@@ -54,10 +55,31 @@ class SlowStage(Stage):
         return super().enqueue(job)
 
 
-def test_a_client_whose_bytes_wait_while_a_step_is_held_up_is_not_idle() -> None:
-    def refuse(_: Resume) -> Session:
-        raise AssertionError
+def refuse(_: Resume) -> Session:
+    raise AssertionError
 
+
+def test_a_long_message_is_no_long_step() -> None:
+    stage, mailbox = SlowStage(), Mailbox()
+    pair = Pair(stage.clock, replace(LIMITS, max_binary_bytes=200_000, ping_interval_s=600))
+    session = Session("s", "front", SessionLimits(endpoint_s=None), now=stage.clock.monotonic(), started_ms=0)
+    stream = Stream(session, pair.server, mailbox, stage.runner._ports, refuse, Turns(SystemClock()))
+    stage.sends.clear()
+    steps = stream._steps()
+    next(steps)
+    pair.client.send(frame(BINARY, bytes(range(1, 201)) * 300))
+    wait = steps.send(READY[True, False])
+    for _ in range(10):  # it is read in several parts
+        wait = wait if session.summary.audio_s else steps.send(READY[True, False])
+    assert (wait, session.summary.audio_s) == (Wait(0.0, reads=False), 1.0)
+    steps.send(READY[False, False])
+    assert session.summary.audio_s == 60_000 / 32_000
+    mailbox.close()
+    pair.close()
+    stage.pair.close()
+
+
+def test_a_client_whose_bytes_wait_while_a_step_is_held_up_is_not_idle() -> None:
     stage, mailbox = SlowStage(), Mailbox()
     limits = SessionLimits(idle_timeout_s=IDLE_S, endpoint_s=None)
     session = Session("s", "front", limits, now=stage.clock.monotonic(), started_ms=0)
