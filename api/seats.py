@@ -9,9 +9,8 @@ from itertools import count
 
 from api.steps import Steps
 
-USUAL_S = 0.005
-"""CPU time of a step that nobody is charged for."""
 MOST_CHARGED_S = 0.1
+"""For one step: who was let go on alone for longer need not wait for it later."""
 
 
 class Seat:
@@ -37,15 +36,15 @@ class Seat:
         """When its turn is, in the queue's virtual time."""
 
     def charge(self, used_s: float) -> None:
-        """A step took so many seconds of a CPU: what is more than usual is given to others first."""
-        self.turn_s += min(max(0.0, used_s - USUAL_S), MOST_CHARGED_S)
+        """A step took so many seconds of a CPU: they are given to others first."""
+        self.turn_s += min(used_s, MOST_CHARGED_S)
 
 
 class FairQueue:
     """Who used least goes first: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996).
 
-    Who comes after a rest does so at the present virtual time and has saved nothing up; everybody's turn comes, since
-    virtual time goes on to that of whoever was taken.
+    Who comes after a rest does so at the present virtual time and has saved nothing up. Everybody's turn comes, since
+    all who go before use up what they have less: so nobody's use may be free, however little it is.
     """
 
     def __init__(self) -> None:

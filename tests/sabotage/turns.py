@@ -42,7 +42,7 @@ TURNS = (
     Sabotage(
         "who-computes-waits-for-nobody",
         "api/seats.py",
-        "self.turn_s += min(max(0.0, used_s - USUAL_S), MOST_CHARGED_S)",
+        "self.turn_s += min(used_s, MOST_CHARGED_S)",
         "pass",
         "A stream that computes for long goes after those that do not.",
         "tests/unit/test_turns_fair.py::test_those_who_compute_without_end_go_after_one_who_does_not",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from api.seats import USUAL_S, FairQueue, Seat
+from api.seats import FairQueue, Seat
 from api.steps import Steps, Wait
 from api.turns import Turns
 from queueing.clock import SystemClock, cpu_clock, cpu_s
@@ -103,7 +103,7 @@ def test_each_gets_as_much_as_the_others_and_who_rested_gets_no_more() -> None:
         for _ in range(count):
             taken.append(one := queue.take())
             one.charge(costs[one])
-            used[one] += costs[one] - USUAL_S
+            used[one] += costs[one]
             queue.put(one)
         return taken.count(whom)
 
@@ -112,3 +112,19 @@ def test_each_gets_as_much_as_the_others_and_who_rested_gets_no_more() -> None:
     costs[late], used[late] = 0.025, 0.0
     queue.put(late)
     assert 8 <= turns_of(late, 70) <= 25
+
+
+def test_who_uses_more_is_not_forgotten_among_many_who_use_little() -> None:
+    """The queue is never empty: all want their next turn before the one who used more has had one."""
+    queue = FairQueue()
+    many = [Seat(iter(()), 0, 0) for _ in range(50)]  # type: ignore[arg-type]
+    one = Seat(iter(()), 0, 0)  # type: ignore[arg-type]
+    one.charge(0.01)
+    for seat in (*many, one):
+        queue.put(seat)
+    taken: list[Seat] = []
+    while one not in taken and len(taken) < 100_000:
+        taken.append(seat := queue.take())
+        seat.charge(0.001)
+        queue.put(seat)
+    assert len(taken) <= 50 * 11 + 1
