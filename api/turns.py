@@ -151,7 +151,7 @@ class Turns:
             with self._lock:
                 now_s = self._clock.monotonic()
                 if self._queue and now_s < self._noticed_s + NOTICE_S:
-                    self._step = seat = self._queue.take()
+                    self._step = seat = self._queue.take(now_s)
                     self._steps += 1
                     ready = READY[seat.heard, seat.woken]
                     seat.queued = seat.heard = seat.woken = False
@@ -159,9 +159,9 @@ class Turns:
                 left_s = 0.0 if self._queue else self._timers[0][0] - now_s if self._timers else None
             events = self._poller.poll(None if left_s is None else max(0.0, left_s) * self._ticks)
             with self._lock:
+                self._noticed_s = self._clock.monotonic()
                 for fd, _ in events:
                     self._notice(fd)
-                self._noticed_s = self._clock.monotonic()
                 self._look_at_timers(self._noticed_s)
 
     def _notice(self, fd: int) -> None:
@@ -180,7 +180,7 @@ class Turns:
     def _put_in_queue(self, seat: Seat) -> None:
         if not seat.queued:
             seat.queued = True
-            self._queue.put(seat)
+            self._queue.put(seat, self._noticed_s)
 
     def _look_at_timers(self, now_s: float) -> None:
         while self._timers and self._timers[0][0] <= now_s:

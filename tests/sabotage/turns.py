@@ -42,10 +42,18 @@ TURNS = (
     Sabotage(
         "who-computes-waits-for-nobody",
         "api/seats.py",
-        "self.turn_s += min(used_s, MOST_CHARGED_S)",
+        "self.turn_s += min(max(0.0, used_s - USUAL_S), MOST_CHARGED_S)",
         "pass",
         "A stream that computes for long goes after those that do not.",
         "tests/unit/test_turns_fair.py::test_those_who_compute_without_end_go_after_one_who_does_not",
+    ),
+    Sabotage(
+        "who-waits-for-long-goes-on-waiting",
+        "api/seats.py",
+        "self._aged_last = not self._aged_last and now_s - since_s > AGED_S",
+        "self._aged_last = False",
+        "A stream that computed once is not forgotten behind many who do not.",
+        "tests/unit/test_turns_fair.py::test_who_used_more_is_not_forgotten_among_many_who_use_little",
     ),
     Sabotage(
         "held-up-server-blames-its-client",

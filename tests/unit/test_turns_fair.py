@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from api.seats import FairQueue, Seat
+from api.seats import AGED_S, USUAL_S, FairQueue, Seat
 from api.steps import Steps, Wait
 from api.turns import Turns
 from queueing.clock import SystemClock, cpu_clock, cpu_s
@@ -88,43 +88,67 @@ def test_a_step_that_computes_is_left_alone() -> None:
     client.close()
 
 
-def test_each_gets_as_much_as_the_others_and_who_rested_gets_no_more() -> None:
-    def seat() -> Seat:
-        return Seat(iter(()), 0, 0)  # type: ignore[arg-type]
+def seat() -> Seat:
+    return Seat(iter(()), 0, 0)  # type: ignore[arg-type]
 
+
+def test_each_gets_as_much_as_the_others_and_who_rested_gets_no_more() -> None:
     queue, late = FairQueue(), seat()
-    costs = {seat(): cost for cost in (0.015, 0.025, 0.045)}
+    costs = {seat(): cost for cost in (0.012, 0.022, 0.042)}
     used = dict.fromkeys(costs, 0.0)
     for one in costs:
-        queue.put(one)
+        queue.put(one, 0.0)
 
     def turns_of(whom: Seat, count: int) -> int:
         taken = []
         for _ in range(count):
-            taken.append(one := queue.take())
+            taken.append(one := queue.take(0.0))
             one.charge(costs[one])
-            used[one] += costs[one]
-            queue.put(one)
+            used[one] += costs[one] - USUAL_S
+            queue.put(one, 0.0)
         return taken.count(whom)
 
     turns_of(late, 70)
-    assert max(used.values()) - min(used.values()) <= 0.045
-    costs[late], used[late] = 0.025, 0.0
-    queue.put(late)
+    assert max(used.values()) - min(used.values()) <= 0.042
+    costs[late], used[late] = 0.022, 0.0
+    queue.put(late, 0.0)
     assert 8 <= turns_of(late, 70) <= 25
 
 
-def test_who_uses_more_is_not_forgotten_among_many_who_use_little() -> None:
+def test_who_used_more_is_not_forgotten_among_many_who_use_little() -> None:
     """The queue is never empty: all want their next turn before the one who used more has had one."""
-    queue = FairQueue()
-    many = [Seat(iter(()), 0, 0) for _ in range(50)]  # type: ignore[arg-type]
-    one = Seat(iter(()), 0, 0)  # type: ignore[arg-type]
-    one.charge(0.01)
-    for seat in (*many, one):
-        queue.put(seat)
-    taken: list[Seat] = []
-    while one not in taken and len(taken) < 100_000:
-        taken.append(seat := queue.take())
-        seat.charge(0.001)
-        queue.put(seat)
-    assert len(taken) <= 50 * 11 + 1
+    queue, many, one = FairQueue(), [seat() for _ in range(50)], seat()
+    one.charge(0.05)
+    for each in (*many, one):
+        queue.put(each, 0.0)
+    now_s, taken = 0.0, many[:0]
+    while one not in taken and len(taken) < 10_000:
+        now_s += 0.001
+        taken.append(each := queue.take(now_s))
+        each.charge(0.001)
+        queue.put(each, now_s)
+    assert AGED_S < now_s < 2 * AGED_S
+
+
+def test_those_who_wait_for_long_take_every_second_turn() -> None:
+    queue, floods, polite = FairQueue(), [seat() for _ in range(100)], seat()
+    now_s = 0.0
+    for each in floods:
+        each.charge(0.005)
+        queue.put(each, now_s)
+    waited = []
+    for number in range(2_000):
+        now_s += 0.005
+        if number > 200 and number % 20 == 0:
+            queue.put(polite, now_s)
+            came = number
+        each = queue.take(now_s)
+        if each is polite:
+            waited.append(number - came)
+        else:
+            each.charge(0.005)
+            queue.put(each, now_s)
+    assert len(waited) > 80
+    assert max(waited) <= 1
+    assert len(queue) == len(floods)
+    assert len(queue._heap) + len(queue._line) < 1_000
