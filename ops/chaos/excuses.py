@@ -44,6 +44,14 @@ class Faults:
             and fault.until_s + after_s >= _born_s(record)
         )
 
+    def unheard_s(self, record: Record) -> float:
+        """For how long, at most, the stream's client may not have known that its connection was gone: a half-open one
+        hears no close, and if its server ended meanwhile the grace time ran from then on."""
+        halves = [
+            fault.at_s for fault in self._all if fault.kind == "client.half_open" and fault.at_s >= _born_s(record)
+        ]
+        return max((record.ended_s - at_s for at_s in halves), default=0.0)
+
     def redis_away_s(self, record: Record) -> float:
         """Longest time on end, in the stream's life, in which Redis was away from a front end or refused writes."""
         spans = sorted(
@@ -111,7 +119,8 @@ def _forgot(faults: Faults, record: Record, profile: Profile) -> bool:
 
 
 def _cannot_return(faults: Faults, record: Record, profile: Profile) -> bool:
-    late = record.away_s >= profile.grace_s or faults.struck(record, "clock.redis", after_s=BACK_S) > 0
+    away_s = max(record.away_s, faults.unheard_s(record))
+    late = away_s >= profile.grace_s or faults.struck(record, "clock.redis", after_s=BACK_S) > 0
     return late or _emptied(faults, record, profile) or _away(faults, record, profile)
 
 

@@ -189,6 +189,16 @@ def test_a_redis_that_is_killed_while_its_disk_is_full_may_forget_what_it_answer
     assert found(failed("resume_refused"), [full, Injected("redis.kill", "redis", 2.5, 4.0)]) == {"unexcused error"}
 
 
+def test_a_client_that_did_not_know_that_its_connection_was_gone_may_come_too_late() -> None:
+    record = failed("resume_refused")
+    late = record.ended_s - SHORT.grace_s
+    record.joined[0] = replace(record.joined[0], at_s=late - 1.0)
+    assert found(record, [Injected("client.half_open", "streams", late, late)]) == set()
+    assert found(record, [Injected("client.half_open", "streams", late + 1.0, late + 1.0)]) == {"unexcused error"}
+    assert found(record, [Injected("client.half_open", "streams", late - 2.0, late - 2.0)]) == {"unexcused error"}
+    assert found(record, [Injected("client.reset", "streams", late, late)]) == {"unexcused error"}
+
+
 def test_what_was_over_when_the_stream_was_let_in_explains_nothing() -> None:
     for code, kind in (("state_lost", "redis.empty"), ("resume_refused", "redis.empty"), ("overloaded", "disk.full")):
         record = failed(code)
