@@ -74,9 +74,12 @@ def _texts(
     record: Record, clip: Clip, reference: Sequence[Final], faults: Faults, text_of: TextOf | None
 ) -> Iterator[Finding]:
     """Each final has the text of its range, and the ranges are those of a quiet run."""
-    # A web process drains too when its parent alone is killed; its clients hear of either.
-    drains = faults.struck(record, "web.term") > 0 or any(
-        isinstance(seen.message, Error) and seen.message.code == "shutting_down" for seen in record.seen
+    # A web process drains too when its parent alone is killed; its clients hear of either, but one that is half open.
+    unheard = faults.struck(record, "client.half_open") > 0 and faults.struck(record, "web.kill") > 0
+    drains = (
+        unheard
+        or faults.struck(record, "web.term") > 0
+        or any(isinstance(seen.message, Error) and seen.message.code == "shutting_down" for seen in record.seen)
     )
     recut = (drains and not record.plan.promises) or record.code == "idle_timeout"
     known = {(final.start_s, final.end_s): final for final in reference}

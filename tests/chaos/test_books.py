@@ -243,6 +243,9 @@ def test_a_drain_may_cut_where_no_quiet_run_does() -> None:
     record.seen[5] = replace(record.seen[5], message=final(2, 6).model_copy(update={"start_s": 5.0}))
     assert found(record) == {"other range"}
     assert found(record, [Injected("web.term", "web1", 4.0, 4.0)]) == set()
+    killed, deaf = Injected("web.kill", "web1", 4.0, 4.0), Injected("client.half_open", "streams", 3.0, 3.0)
+    assert found(record, [killed]) == found(record, [deaf]) == {"other range"}
+    assert found(record, [deaf, killed]) == set(), "it has not heard that its server ends"
     record.seen.insert(4, Seen(5.5, 1, Error(code="shutting_down", message="its parent was killed", fatal=True)))
     assert found(record) == set()
 
