@@ -146,9 +146,9 @@ def _ended_process(faults: Faults, record: Record, _profile: Profile) -> bool:
     return not record.resumable and faults.struck(record, "web.term") > 0
 
 
-def _silent(_faults: Faults, record: Record, profile: Profile) -> bool:
-    """Its connection stood, and it was trying to get another."""
-    return record.away_s >= profile.idle_s
+def _silent(faults: Faults, record: Record, profile: Profile) -> bool:
+    """Its connection stood, and it was trying to get another, or sent into one that is half open."""
+    return max(record.away_s, faults.unheard_s(record)) >= profile.idle_s
 
 
 def _stalled(faults: Faults, record: Record, _profile: Profile) -> bool:

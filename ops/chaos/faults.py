@@ -82,9 +82,9 @@ class Injector:
     async def _process(self, fault: Fault, what: str) -> bool:
         programs, rng = self._stage.programs, random.Random(fault.seed)
         if what == "stop":
-            programs.strike(fault.target, signal.SIGSTOP, blame_s=fault.hold_s + 15)
+            stopped = programs.strike(fault.target, signal.SIGSTOP, blame_s=fault.hold_s + 15)
             await asyncio.sleep(fault.hold_s)
-            programs.strike(fault.target, signal.SIGCONT)
+            programs.go_on(fault.target, stopped)
         elif what == "term":
             programs.strike(fault.target, signal.SIGTERM, whom="leader")
         else:

@@ -18,6 +18,7 @@ from ops.tether import tether
 
 POLL_S = 0.05
 RESTART_S = 0.4
+BLAME_S = 15.0
 
 
 @dataclass(slots=True)
@@ -84,10 +85,12 @@ class Programs:
                 self._look_at(program)
             await asyncio.sleep(POLL_S)
 
-    def strike(self, name: str, number: signal.Signals, *, whom: str = "all", blame_s: float = 15.0) -> None:
+    def strike(
+        self, name: str, number: signal.Signals, *, whom: str = "all", blame_s: float = BLAME_S
+    ) -> list[psutil.Process]:
         """Signal a program: its first process (``leader``), its children (``children``) or ``all`` of them.
 
-        Its end within ``blame_s`` is no surprise.
+        Its end within ``blame_s`` is no surprise. Returns those that were signalled.
         """
         program = self._programs[name]
         program.blamed_until_s = self._now() + blame_s
@@ -96,6 +99,15 @@ class Programs:
         for process in chosen or family:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
+        return chosen or family
+
+    def go_on(self, name: str, stopped: Sequence[psutil.Process]) -> None:
+        """SIGCONT to those that `strike` has stopped: to a child also when its parent was killed meanwhile."""
+        program = self._programs[name]
+        program.blamed_until_s = self._now() + BLAME_S
+        for process in stopped:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
 
     def stop(self, limit_s: float) -> list[str]:
         """SIGTERM to all; what is left after ``limit_s`` is killed and named. Blocks."""

@@ -210,6 +210,11 @@ def test_what_was_over_when_the_stream_was_let_in_explains_nothing() -> None:
 def test_a_client_that_was_kept_out_may_end_as_idle_and_no_other() -> None:
     assert found(failed("idle_timeout")) == {"unexcused error"}
     assert found(failed("idle_timeout", away_s=SHORT.idle_s)) == set()
+    record = failed("idle_timeout")
+    record.joined[0] = replace(record.joined[0], at_s=record.ended_s - SHORT.idle_s - 1.0)
+    for earlier_s, expected in ((SHORT.idle_s, set()), (SHORT.idle_s - 1.0, {"unexcused error"})):
+        at_s = record.ended_s - earlier_s
+        assert found(record, [Injected("client.half_open", "streams", at_s, at_s)]) == expected
 
 
 def test_absences_of_redis_add_up() -> None:

@@ -6,18 +6,22 @@ import asyncio
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import redis
 
 from ops.chaos.clocks import Clocks
+from ops.chaos.programs import Program, Programs
 from ops.chaos.proxy import Proxy
 from ops.chaos.watch import QUEUE, Watch
 from queueing.job_queue import JobQueue
 from sessions.audio_buffer import AudioBuffer
+from tests.support.eventually import eventually
 from tests.support.queue_jobs import final
 from tests.support.up_process import clean_environment
 
@@ -154,3 +158,22 @@ def test_the_proxy_stalls_silences_resets_and_leaves_connections_half_open() -> 
         server.close()
 
     asyncio.run(scenario())
+
+
+def test_a_stopped_child_goes_on_though_its_parent_was_killed_meanwhile(tmp_path: Path) -> None:
+    ended: list[str] = []
+    programs = Programs(lambda: 0.0, lambda name, _text: ended.append(name))
+    child = "import time\nwhile True: time.sleep(0.01)"
+    command = [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"]
+    programs.add(Program("web1", command, dict(os.environ), tmp_path / "log"))  # noqa: TID251
+    eventually(lambda: len(programs["web1"].family()) == 2, what="the child")
+    stopped = programs.strike("web1", signal.SIGSTOP)
+    orphan = stopped[-1]
+    eventually(lambda: orphan.status() == psutil.STATUS_STOPPED, what="the stop")
+    programs.strike("web1", signal.SIGKILL, whom="leader")
+    eventually(lambda: not programs["web1"].family() or not programs["web1"].family()[1:], what="the parent's end")
+    programs.go_on("web1", stopped)
+    eventually(lambda: orphan.status() != psutil.STATUS_STOPPED, what="the orphan that goes on")
+    orphan.kill()
+    programs.stop(5.0)
+    assert ended == []
