@@ -64,6 +64,18 @@ class Scene:
     def start(self) -> None:
         self._thread.start()
 
+    def stop_at_work(self) -> None:
+        """Ask it to end in the middle of its work, and let the drain time pass."""
+        self.activity.begin_work()
+        self.start()
+        self.stop.request()
+
+        def ended_while_time_passes() -> bool:
+            self.clock.advance(5)
+            return bool(self.status)
+
+        eventually(ended_while_time_passes, what="the end after the drain time")
+
     def result(self) -> int | None:
         eventually(lambda: self.status, what="the end of the watch")
         return self.status[0]
@@ -96,15 +108,7 @@ def test_a_running_decode_is_waited_for() -> None:
 @pytest.mark.parametrize("release_fails", [False, True])
 def test_after_the_drain_time_the_jobs_are_given_back(release_fails: bool) -> None:
     scene = Scene(release_fails=release_fails)
-    scene.activity.begin_work()
-    scene.start()
-    scene.stop.request()
-
-    def ended_while_time_passes() -> bool:
-        scene.clock.advance(5)
-        return bool(scene.status)
-
-    eventually(ended_while_time_passes, what="the end after the drain time")
+    scene.stop_at_work()
     assert scene.result() == EXIT_DONE
     assert len(scene.released) == (0 if release_fails else 1)
 
@@ -112,16 +116,8 @@ def test_after_the_drain_time_the_jobs_are_given_back(release_fails: bool) -> No
 def test_a_redis_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.lifecycle.LAST_WORDS_S", 0.05)
     scene = Scene(release_hangs=True)
-    scene.activity.begin_work()
-    scene.start()
-    scene.stop.request()
-
-    def ended_while_time_passes() -> bool:
-        scene.clock.advance(5)
-        return bool(scene.status)
-
     try:
-        eventually(ended_while_time_passes, what="the end after the drain time")
+        scene.stop_at_work()
         assert scene.result() == EXIT_DONE
         assert not scene.released
     finally:
