@@ -74,6 +74,9 @@ class FairQueue:
         seat.turn_s = max(seat.turn_s, self._now_s)
         seat.place = next(self._places)
         heapq.heappush(self._heap, (seat.turn_s, owes, seat.place, seat))
+        if len(self._heap) > 64 + 2 * self._size:  # most were taken by way of the line
+            self._heap = [one for one in self._heap if one[2] == one[3].place]
+            heapq.heapify(self._heap)
         self._line.append((now_s, seat.place, seat))
         self._size += 1
 

@@ -56,6 +56,14 @@ TURNS = (
         "tests/unit/test_turns_fair.py::test_who_used_more_is_not_forgotten_among_many_who_use_little",
     ),
     Sabotage(
+        "queue-keeps-who-was-taken",
+        "api/seats.py",
+        "if len(self._heap) > 64 + 2 * self._size:  # most were taken by way of the line",
+        "if False:",
+        "What was taken for its age leaves nothing in the queue.",
+        "tests/unit/test_turns_fair.py::test_those_who_are_taken_for_their_age_alone_leave_nothing_behind",
+    ),
+    Sabotage(
         "held-up-server-blames-its-client",
         "api/socket.py",
         "pinged = self._quiet_s > self._heard_s",

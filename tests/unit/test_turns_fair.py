@@ -152,3 +152,18 @@ def test_those_who_wait_for_long_take_every_second_turn() -> None:
     assert max(waited) <= 1
     assert len(queue) == len(floods)
     assert len(queue._heap) + len(queue._line) < 1_000
+
+
+def test_those_who_are_taken_for_their_age_alone_leave_nothing_behind() -> None:
+    """Virtual time stands still: there is always one whose steps cost nothing."""
+    queue, floods, polite = FairQueue(), [seat() for _ in range(10)], seat()
+    for each in floods:
+        each.charge(0.05)
+    for each in (*floods, polite):
+        queue.put(each, 0.0)
+    for number in range(5_000):
+        each = queue.take(number * 0.005)
+        each.charge(0.0 if each is polite else 0.05)
+        queue.put(each, number * 0.005)
+    assert len(queue) == len(floods) + 1
+    assert len(queue._heap) + len(queue._line) < 200
