@@ -17,8 +17,9 @@ from ops.soak_probe import Probe
 from ops.tether import tether
 from queueing.clock import Clock
 
-PSS_EVERY = 10
-"""Looks between two readings of the proportional set size: the kernel walks all pages for it."""
+PSS_EVERY = 60
+"""Looks between two readings of the proportional set size: the kernel walks all pages for it, and who needs a page
+meanwhile waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,12 +190,14 @@ def test_a_misspelt_setting_is_warned_of(tmp_path: Path) -> None:
 
 def test_logs_go_to_files_when_asked(tmp_path: Path) -> None:
     procfile(tmp_path, web="web", worker="worker")
-    with up(tmp_path, "--log-dir", str(tmp_path / "logs")) as service:
+    log = tmp_path / "logs" / "worker.1.log"
+    with up(tmp_path, "--log-dir", str(log.parent)) as service:
         service.wait_for("Hearline is ready")
+        eventually(lambda: "worker.1 is up" in log.read_text(), 20, "the worker's own line in its log")
         service.signal(signal.SIGTERM)
         assert service.end() == 0
     assert "worker.1 is up" not in service.text
-    assert "worker.1 has drained" in (tmp_path / "logs" / "worker.1.log").read_text()
+    assert "worker.1 has drained" in log.read_text()
 
 
 def test_data_survives_a_restart_and_is_used_by_one_only(tmp_path: Path) -> None:

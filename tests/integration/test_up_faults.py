@@ -90,6 +90,7 @@ def test_a_deaf_process_is_killed_at_its_deadline(tmp_path: Path) -> None:
     procfile(tmp_path, web="web", worker="stubborn")
     with up(tmp_path) as service:
         service.wait_for("Hearline is ready")
+        service.wait_for("worker.1 is up")
         service.signal(signal.SIGTERM)
         assert service.end() == 1
     assert "worker.1 did not stop in time (SIGKILL)" in service.text
