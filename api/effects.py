@@ -141,7 +141,8 @@ class EffectRunner:
         except TakenOver:
             self._taken_over()
         except QueueUnavailable as error:
-            self._skip |= {AppendAudio, Enqueue}
+            # The client is not told that it can resume what nobody knows.
+            self._skip |= {AppendAudio, Enqueue, Send}
             full = isinstance(error, RedisFull)
             self._follow(self._session.on_append_failed(self._now(), lost=False, full=full, detail=str(error)))
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadgen.errors import CannotConnect, CannotResume, ClientError, NoAnswer, ProtocolBroken, Refused, ServerFailed
+from sessions.codes import NOT_THE_STREAMS
 from sessions.wire import (
     BYTES_PER_SAMPLE,
     BYTES_PER_SECOND,
@@ -39,7 +40,7 @@ from sessions.wire import (
 CLOSES_THAT_MEAN_LATER = frozenset({None, 1001, 1006, 1012, 1013, 1014})
 """Closes that say nothing about the stream: none at all, an end or proxy that goes away, restarts, is overloaded."""
 
-NOT_NOW = frozenset({ErrorCode.OVERLOADED, ErrorCode.UNAVAILABLE, ErrorCode.SHUTTING_DOWN, ErrorCode.INTERNAL})
+NOT_NOW = NOT_THE_STREAMS | {ErrorCode.OVERLOADED, ErrorCode.INTERNAL}
 """Errors that may meet a `resume` although the stream still waits: another attempt, or front end, may succeed."""
 
 FRUITLESS_LIMIT = 10
@@ -265,7 +266,7 @@ class Resumption:
         match failure:
             case ServerFailed(code=code, close_code=close):
                 unsaid = not code and close == 1011
-                return closed_for_later(failure) or (trying and (unsaid or code in NOT_NOW))
+                return closed_for_later(failure) or code in NOT_THE_STREAMS or (trying and (unsaid or code in NOT_NOW))
             case Refused(status=status):
                 return trying and status in {429, 503}
             case CannotConnect():

@@ -204,12 +204,14 @@ class Supervisor:
 
     def _failed(self, slot: _Slot, status: int, tail: tuple[str, ...]) -> None:
         name, now = slot.spec.name, self._clock.monotonic()
+        # With 0 a program ends that somebody else has asked to, such as `hearline restart`.
+        ended = f"{name} has ended" if status == 0 else f"{name} ended by itself ({describe_status(status)})"
         delay_s = slot.restarts.ended(now - slot.started_s, status)
         if delay_s is not None:
-            self._output.say(f"{name} ended by itself ({describe_status(status)}); starting it again in {delay_s:g} s")
+            self._output.say(f"{ended}; starting it again in {delay_s:g} s")
             slot.restart_at_s = now + delay_s
             return
-        self._output.say(f"{name} ended by itself ({describe_status(status)}); giving up")
+        self._output.say(f"{ended}; giving up")
         self._gave_up = self._gave_up or GaveUp(name, status, slot.restarts.failures, tail)
         if self._stopping is None:
             self._stop(f"{name} does not run")

@@ -124,7 +124,8 @@ CODES: dict[ErrorCode, CodeInfo] = {
         True, CloseCode.INTERNAL, True, "The accepted audio is gone from Redis.", "Send the audio again."
     ),
     ErrorCode.UNAVAILABLE: CodeInfo(
-        True, CloseCode.INTERNAL, True, "Redis cannot be reached.", "Try again after retry_after_s."
+        True, CloseCode.INTERNAL, True, "Redis cannot be reached.",
+        "Resume the stream, or try again, after retry_after_s.",
     ),
     ErrorCode.SHUTTING_DOWN: CodeInfo(
         True, CloseCode.SERVICE_RESTART, True, "This server process ends.",
@@ -142,6 +143,9 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ),
 }  # fmt: skip
 """One entry for every `ErrorCode`."""
+
+NOT_THE_STREAMS = frozenset({ErrorCode.SHUTTING_DOWN, ErrorCode.UNAVAILABLE})
+"""Errors that end the connection and say nothing about the stream: one that can be resumed waits for its client."""
 
 
 def code_of_failure(reason: object) -> ErrorCode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from sessions.codes import CODES, CloseCode, ErrorCode
+from sessions.codes import CODES, NOT_THE_STREAMS, CloseCode, ErrorCode
 from sessions.effects import CancelJobs, CancelSession, Close, Effect, Park, Send
 from sessions.ledger import Ledger, ResumeTerms, failed
 from sessions.limits import SessionLimits
@@ -65,12 +65,12 @@ class Course:
         return [Send(self.out.error(code, problem))]
 
     def fatal(self, now: float, code: ErrorCode, problem: str) -> list[Effect]:
-        """The stream ends here, with this error."""
+        """The stream ends here, with this error; or the connection alone, where the stream can go on on another."""
         if self.phase is Phase.CLOSED:
             return []
         close = CODES[code].close or CloseCode.INTERNAL
         told = Send(self.out.error(code, problem))
-        if code is ErrorCode.SHUTTING_DOWN and self.ledger.held:
+        if code in NOT_THE_STREAMS and self.ledger.held:
             self._note_end(now, code.value, close)
             return [told, *self._park(), Close(close, code.value)]
         self._error = (code, problem)

@@ -14,7 +14,8 @@ const CATCH_UP = 4; // what is late because of a loss goes at most so many times
 const READY_MS = 10000;
 const QUIET_MS = 20000; // a server acknowledges at least every 5 s of audio; then the connection is dead
 const LATER = [1001, 1005, 1006, 1012, 1013, 1014]; // closes that say nothing about the stream
-const NOT_NOW = ["overloaded", "unavailable", "shutting_down", "internal"];
+const NOT_THE_STREAMS = ["shutting_down", "unavailable"]; // errors that the stream outlives
+const NOT_NOW = [...NOT_THE_STREAMS, "overloaded", "internal"];
 const COMING_BACK = 4000; // 1000 and 1001 would end the stream
 
 export class CaptionStream {
@@ -117,7 +118,7 @@ export class CaptionStream {
     } else if (message.type === "done") {
       this.done = true;
     } else if (message.type === "error") {
-      const comesBack = this.token && (message.code === "shutting_down" || (!this.streaming && NOT_NOW.includes(message.code)));
+      const comesBack = this.token && (this.streaming ? NOT_THE_STREAMS : NOT_NOW).includes(message.code);
       if (message.fatal && comesBack) {
         this.comesBack = true;
         // The time in shutting_down is for new streams: a successor may be there already.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ops.chaos.audio import SAMPLE_RATE, Clip
 from ops.chaos.excuses import Faults
 from ops.chaos.records import Leave, Record, Violation
+from sessions.codes import NOT_THE_STREAMS
 from sessions.wire import Error, Final, Partial
 
 SAME_S = 1e-6
@@ -141,9 +142,11 @@ def _end(record: Record, faults: Faults) -> Iterator[Finding]:
     """The stream ended as it may, and what it says of itself is true."""
     done, finals = record.done, record.finals
     for position, seen in enumerate(record.seen):
-        fatal = isinstance(seen.message, Error) and seen.message.fatal and seen.message.code != "shutting_down"
-        if (fatal or seen.message is done) and position != len(record.seen) - 1:
-            yield "after the end", f"{len(record.seen) - 1 - position} messages came after {seen.message!r}"
+        fatal = isinstance(seen.message, Error) and seen.message.fatal
+        waits = isinstance(seen.message, Error) and seen.message.code in NOT_THE_STREAMS
+        later = [one for one in record.seen[position + 1 :] if not waits or one.connection == seen.connection]
+        if (fatal or seen.message is done) and later:
+            yield "after the end", f"{len(later)} messages came after {seen.message!r}"
             break
     match record.outcome:
         case "done":

@@ -1,8 +1,8 @@
 """One client of a run: speaks at its pace, whatever becomes of its connection, and writes down what happens.
 
 connect (a web process after the other, until admitted) -> start or resume -> speak and listen
-   ^                                                                              |
-   +---- connection lost, shutting_down, and the service gave a token ------------+--> done, error, lost, hung
+   ^                                                                                   |
+   +---- connection lost, shutting_down, unavailable, and the service gave a token ----+--> done, error, lost, hung
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ops.chaos.dialer import Dialer, NoWay
 from ops.chaos.older import await_taken_over
 from ops.chaos.records import Joined, Leave, Record, Seen, StreamPlan
 from sessions import wire
+from sessions.codes import NOT_THE_STREAMS
 
 TICK_S = 0.1
 ADMIT_S = 25.0
@@ -201,8 +202,9 @@ class Client:
             case wire.Done():
                 record.outcome = "done"
             case wire.Error(fatal=True):
-                if message.code == "shutting_down" and self._token is not None:
-                    record.lost_since_s = now
+                if message.code in NOT_THE_STREAMS and self._token is not None:
+                    if record.lost_since_s is None:  # else it came back, and not in
+                        record.lost_since_s = now
                     self._dialer.elsewhere()
                     return True
                 record.outcome, record.code, record.detail = "error", message.code, message.message

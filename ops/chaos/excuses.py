@@ -106,8 +106,9 @@ def _away(faults: Faults, record: Record, _profile: Profile) -> bool:
     return faults.redis_away_s(record) >= RIDDEN_OUT_S
 
 
-def _given_up(faults: Faults, record: Record, _profile: Profile) -> bool:
-    return faults.redis_away_s(record) >= HELD_ON_S
+def _given_up(faults: Faults, record: Record, profile: Profile) -> bool:
+    """Who can come back is told that too, and goes on trying."""
+    return faults.redis_away_s(record) >= (profile.grace_s if record.resumable else HELD_ON_S)
 
 
 def _emptied(faults: Faults, record: Record, _profile: Profile) -> bool:

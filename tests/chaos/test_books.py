@@ -173,6 +173,10 @@ def test_an_error_needs_a_fault_that_explains_it() -> None:
     assert not excused("state_lost", "redis.kill", 9.0), "its file keeps what it was told"
     assert excused("unavailable", "redis.stop", 8.0)
     assert not excused("unavailable", "redis.stop", 2.0), "so short an absence is ridden out"
+    away = failed("unavailable")
+    away.joined[0] = replace(away.joined[0], resumable=True)
+    assert found(away, [Injected("redis.stop", "redis", 2.0, 10.0)]) == {"unexcused error"}, "it can come back"
+    assert not found(away, [Injected("redis.stop", "redis", 2.0, 2.0 + SHORT.grace_s)])
     assert excused("unavailable", "link.silent", 12.0, "web1")
     assert not excused("unavailable", "link.silent", 12.0, "worker1")
     assert not excused("internal", "redis.stop", 8.0)
@@ -252,7 +256,9 @@ def test_a_drain_may_cut_where_no_quiet_run_does() -> None:
     assert found(record, [killed]) == found(record, [deaf]) == {"other range"}
     assert found(record, [deaf, killed]) == set(), "it has not heard that its server ends"
     record.seen.insert(4, Seen(5.5, 1, Error(code="shutting_down", message="its parent was killed", fatal=True)))
-    assert found(record) == set()
+    assert found(record) == {"after the end"}
+    record.seen[5:] = [replace(seen, connection=2) for seen in record.seen[5:]]
+    assert found(record) == set(), "it came back"
 
 
 def test_on_the_next_connection_nothing_is_cut_elsewhere_not_even_after_a_drain_of_who_promised_to_come_back() -> None:

@@ -36,7 +36,7 @@ def service(url: str, folder: Path) -> Iterator[tuple[LiveApi, WorkerProcess, re
         client = connect(url)
         stack.callback(client.close)
         worker = stack.enter_context(worker_process(url, folder, FAST, lease_s=2))
-        api = stack.enter_context(LiveApi(url, inference_timeout_s=20))
+        api = stack.enter_context(LiveApi(url, inference_timeout_s=20, resume_grace_s=5))
         eventually(lambda: api.ready, timeout_s=20, what="readiness")
         yield api, worker, client
         eventually(lambda: is_clean(client), timeout_s=20, what="clean Redis")

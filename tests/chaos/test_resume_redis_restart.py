@@ -39,10 +39,11 @@ def said(messages: list[ServerMessage]) -> list[tuple[float, float, str]]:
     return [(final.start_s, final.end_s, final.text) for final in finals_of(messages)]
 
 
-@pytest.mark.parametrize("lost", ["before", "meanwhile"])
+@pytest.mark.parametrize("lost", ["before", "meanwhile", "by the front end"])
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same front end", "another"])
 def test_everything_acknowledged_is_there_and_the_stream_goes_on(tmp_path: Path, lost: str, elsewhere: bool) -> None:
-    """``lost``: the connection, before Redis is killed or while it is away (and the session cannot be parked yet)."""
+    """``lost``: the connection, before Redis is killed or while it is away (and the session cannot be parked yet), or
+    because the front end does not want to wait for Redis any longer."""
     with (
         RedisServer(data_dir=tmp_path) as server,
         LiveApi(server.url, resume_grace_s=20) as one,
@@ -68,6 +69,13 @@ def test_everything_acknowledged_is_there_and_the_stream_goes_on(tmp_path: Path,
             vanish(stream)
             eventually(lambda: _parked(client, ready.session), what="a parked session")
         server.kill()
+        if lost == "by the front end":
+            stream.send(SOUND[LOST_AT:])
+            stream.send(encode(End()))  # none of it is stored: the client has all of it still
+            last = receive_all(stream, timeout_s=30)[-1]
+            assert isinstance(last, Error)
+            assert (last.code, last.fatal) == ("unavailable", True)
+            stream.close()
         if lost == "meanwhile":
             vanish(stream)
             eventually(lambda: one.events("stream_summary")[1:], what="the end of the connection")

@@ -86,7 +86,7 @@ def undisturbed(recorder: Recorder, audio: bytes) -> None:
 
 
 @both
-@pytest.mark.parametrize("how", ["reset", "eof", "restart", "later", "shutting_down"])
+@pytest.mark.parametrize("how", ["reset", "eof", "restart", "later", "shutting_down", "unavailable"])
 def test_a_lost_connection_is_resumed_whatever_way_it_was_lost(play: Play, how: How, rng: random.Random) -> None:
     audio = rng.randbytes(150_000)
     with resumable_service(rng, Loss(25, how, kept=0.5)) as (running, service):

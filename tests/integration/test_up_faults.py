@@ -27,14 +27,18 @@ def pids(service: HearlineProcess, name: str, times: int) -> list[int]:
     return [int(match[1]) for match in service.wait_for(rf"{name} is up, pid (\d+)", times=times)]
 
 
-def test_a_crashed_worker_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(signal.SIGKILL, r"worker.1 ended by itself \(killed by SIGKILL\)"), (signal.SIGTERM, "worker.1 has ended")],
+)
+def test_a_worker_that_ended_comes_back(tmp_path: Path, number: signal.Signals, said: str) -> None:
     procfile(tmp_path, web="web", worker="worker")
     with up(tmp_path) as service:
         service.wait_for("Hearline is ready")
         (first,) = pids(service, "worker.1", 1)
-        os.kill(first, signal.SIGKILL)
+        os.kill(first, number)
         assert pids(service, "worker.1", 2)[1] != first
-        service.wait_for(r"worker.1 ended by itself \(killed by SIGKILL\); starting it again in 0.5 s")
+        service.wait_for(f"{said}; starting it again in 0.5 s")
         assert len(pids(service, "web.1", 1)) == 1
         service.signal(signal.SIGTERM)
         assert service.end() == 0

@@ -1,4 +1,4 @@
-"""A stream that loses its connection or its front end at any step and goes on elsewhere, from what Redis holds.
+"""A stream that loses its connection, its front end or Redis at any step and goes on elsewhere, from what Redis holds.
 
 At the end every sample is in exactly one final, finals came in order, each once, and ``seq`` had no gap: the client of
 `tests.support.resuming` checks that at every message. What nobody cut by hand is cut as if nothing had happened.
@@ -113,6 +113,11 @@ class ResumeMachine(RuleBasedStateMachine):
     def crash_soon(self, effects: int) -> None:
         self.stream.crash_in = effects
 
+    @precondition(lambda self: not self.stream.lost and self.stream.gives_up_in is None)
+    @rule(writes=st.integers(0, 4), executed=st.booleans())
+    def redis_goes_away_soon(self, writes: int, executed: bool) -> None:
+        self.stream.gives_up_in, self.stream.executed = writes, executed
+
     @precondition(lambda self: not self.stream.lost and not self.stream.over)
     @rule(messages=st.integers(0, 5))
     def lose_the_connection(self, messages: int) -> None:
@@ -159,7 +164,7 @@ class ResumeMachine(RuleBasedStateMachine):
         if not hasattr(self, "stream"):
             return
         stream, queue, client = self.stream, self.queue, self.stream.client
-        stream.crash_in = None
+        stream.crash_in = stream.gives_up_in = None
         stream.receive()
         if not client.done and (stream.lost or stream.over or stream.session.closed):
             self.go_on()
@@ -181,7 +186,7 @@ class ResumeMachine(RuleBasedStateMachine):
             if stream.over and not stream.session._stream._settled:
                 self.go_on()
         assert client.done, f"errors: {client.errors}"
-        assert set(client.errors) <= {"shutting_down"}
+        assert set(client.errors) <= {"shutting_down", "unavailable"}
         assert client.finals[-1].last
         assert client.finals[-1].end_s == round(client.position // 2 * 2 / BYTES_PER_SECOND, 4)
         texts = [final.text for final in client.finals if final.text]

@@ -94,6 +94,22 @@ RESUMING = (
         "tests/unit/test_session_noting.py::test_who_was_taken_over_is_told_and_what_it_wrote_since_the_other_ended_goes",
     ),
     Sabotage(
+        "no-redis-no-stream",
+        "sessions/course.py",
+        "if code in NOT_THE_STREAMS and self.ledger.held:",
+        "if code is ErrorCode.SHUTTING_DOWN and self.ledger.held:",
+        "A stream that Redis is away for is left to be resumed.",
+        "tests/unit/test_session_noting.py::test_a_stream_without_redis_is_left_to_be_resumed",
+    ),
+    Sabotage(
+        "promised-and-unknown",
+        "api/effects.py",
+        "self._skip |= {AppendAudio, Enqueue, Send}",
+        "self._skip |= {AppendAudio, Enqueue}",
+        "A client is not told that it can resume what Redis does not know.",
+        "tests/unit/test_api_effects.py::test_a_stream_that_redis_does_not_know_is_not_promised_to_its_client",
+    ),
+    Sabotage(
         "ended-session-is-parked",
         "api/cleaner.py",
         "if self._buffer.epoch(session):",

@@ -39,7 +39,7 @@ from sessions.wire import (
 from tests.support.fake_service import LIMITS, FakeService, Seen, fake_service, seconds
 
 SEGMENT_BYTES = BYTES_PER_SECOND
-How = Literal["reset", "eof", "restart", "later", "shutting_down"]
+How = Literal["reset", "eof", "restart", "later", "shutting_down", "unavailable"]
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,9 @@ class _Talk:
             case "shutting_down":
                 self.say(Error(code=ErrorCode.SHUTTING_DOWN, message="it ends", fatal=True, retry_after_s=0.05))
                 self.connection.close(1012, "shutting_down")
+            case "unavailable":
+                self.say(Error(code=ErrorCode.UNAVAILABLE, message="no Redis", fatal=True, retry_after_s=0.05))
+                self.connection.close(1011, "unavailable")
 
 
 def digest(piece: bytes) -> str:

@@ -1,7 +1,8 @@
 """A stream whose connection and front end are lost again and again: a model of what Redis holds, and of a client.
 
 Effects are carried out one by one, up to a crash between any two of them; what was carried out is all that the next
-front end knows. The client checks at every message what must hold over all its connections.
+front end knows. A write that Redis does not answer is given up, whether Redis carried it out or not. The client
+checks at every message what must hold over all its connections.
 """
 
 from __future__ import annotations
@@ -44,6 +45,15 @@ from sessions.wire import (
 )
 
 TERMS = ResumeTerms("a token", 30.0)
+
+
+SKIPPED: dict[type[Effect], set[type[Effect]]] = {
+    OpenBuffer: {AppendAudio, Enqueue, Send},
+    AppendAudio: {AppendAudio, Enqueue},
+    Remember: {Enqueue, Send},
+    Enqueue: {Enqueue},
+}
+"""What is left of the same list when such a write is given up (`api.effects`)."""
 
 
 class Crash(Exception):
@@ -148,6 +158,10 @@ class Resuming:
         self.session = Session("s1", "front-1", self.limits, now=self.now, resume=TERMS)
         self.crash_in: int | None = None
         """Effects until the front end is gone."""
+        self.gives_up_in: int | None = None
+        """Writes until one is given up."""
+        self.executed = False
+        """Whether that one was carried out all the same."""
         self.under_way: list[ServerMessage] = []
         """Sent, and not at the client yet."""
         self.over = self.lost = False
@@ -182,12 +196,46 @@ class Resuming:
             self.lost = True
 
     def _carry_out(self, effects: list[Effect]) -> None:
+        skip: set[type[Effect]] = set()
+        after: list[Effect] = []
         for effect in effects:
+            if type(effect) in skip:
+                continue
             if self.crash_in is not None:
                 self.crash_in -= 1
                 if self.crash_in < 0:
                     raise Crash
-            self._do(effect)
+            if self._is_given_up(effect):
+                skip |= SKIPPED[type(effect)]
+                after += self._given_up(effect)
+            else:
+                self._do(effect)
+        if after:
+            self._carry_out(after)
+
+    def _is_given_up(self, effect: Effect) -> bool:
+        if self.gives_up_in is None or type(effect) not in SKIPPED:
+            return False
+        self.gives_up_in -= 1
+        return self.gives_up_in < 0
+
+    def _given_up(self, effect: Effect) -> list[Effect]:
+        """What follows, as `api.effects` has it."""
+        self.gives_up_in = None
+        if isinstance(effect, Enqueue):
+            if self.executed:
+                self.enqueue(effect.job)
+            return self.session.on_enqueue_failed(self.now, effect.job, "Redis does not answer")
+        if isinstance(effect, Remember):
+            if self.executed and self.store is not None:
+                self.store.remember(effect)
+            return self.session.on_remember_failed(self.now, "Redis does not answer")
+        if self.executed and isinstance(effect, AppendAudio) and self.store is not None:
+            self.store.append(effect)
+        elif self.executed and isinstance(effect, OpenBuffer):
+            self.store = self.store or Store()
+            self.store.fields |= effect.meta
+        return self.session.on_append_failed(self.now, lost=False, detail="Redis does not answer")
 
     def _do(self, effect: Effect) -> None:
         if isinstance(effect, OpenBuffer):
@@ -197,7 +245,12 @@ class Resuming:
         if isinstance(effect, Send):
             self.under_way.append(effect.message)
             return
+        if isinstance(effect, Close):
+            self.over = True
+            return
         store = self.store
+        if store is None and isinstance(effect, Park | CancelSession | CancelJobs):
+            return  # it could not be described
         assert store is not None, "nothing is written before the session is described"
         match effect:
             case AppendAudio():
@@ -228,8 +281,6 @@ class Resuming:
             case CancelJobs(fields):
                 store.fields |= fields
                 self.cancel_jobs()
-            case Close():
-                self.over = True
 
     def receive(self, lost: int = 0) -> None:
         """The client gets what is under way, but for the last ``lost`` messages."""

@@ -208,13 +208,7 @@ FATAL = Error(code="state_lost", message="", fatal=True)
 def test_effects_run_in_order_and_answers_after_the_list() -> None:
     stage = Stage()
     stage.replies["on_enqueued"] = [Send(Done(audio_s=0, finals=0))]
-    done = stage.run(
-        OpenBuffer({}),
-        append(0, b"ab"),
-        Enqueue(job()),
-        CancelPartial(),
-        ReadEvents("1-0"),
-    )
+    done = stage.run(OpenBuffer({}), append(0, b"ab"), Enqueue(job()), CancelPartial(), ReadEvents("1-0"))
     assert done == [
         "create", "append 0", "enqueue", "on_enqueued", "cancel_partial", "events after 1-0", "on_events", "send done",
     ]  # fmt: skip
@@ -224,16 +218,21 @@ def test_lost_audio_is_told_once_and_nothing_is_queued_on_it() -> None:
     stage = Stage()
     stage.faults["append 0"] = [AudioLost("s", 0, 2)]
     stage.replies["on_append_failed"] = [Send(FATAL), Close(CloseCode.INTERNAL, "state_lost"), CancelSession()]
-    done = stage.run(
-        append(0, b"ab"),
-        append(2, b"cd"),
-        Enqueue(job()),
-        CancelPartial(),
-    )
+    done = stage.run(append(0, b"ab"), append(2, b"cd"), Enqueue(job()), CancelPartial())
     assert done[0] == "append 0"
     assert done[1].startswith("on_append_failed lost=True")
     assert done[2:] == ["cancel_partial", "send erro", "delete", "cancel_session", "forget"]
     assert stage.runner.close == (CloseCode.INTERNAL, "state_lost")
+
+
+def test_a_stream_that_redis_does_not_know_is_not_promised_to_its_client() -> None:
+    stage = Stage()
+    stage.faults["create"] = [AWAY]
+    stage.replies["on_append_failed"] = [Send(FATAL), Close(CloseCode.INTERNAL, "unavailable")]
+    done = stage.run(OpenBuffer({}), Send(Done(audio_s=0, finals=0)), append(0, b"ab"), Enqueue(job()))
+    assert set(done[:-2]) == {"create"}
+    assert done[-2].startswith("on_append_failed lost=False")
+    assert done[-1] == "send erro", "that, and no `ready` before it"
 
 
 def test_a_short_outage_is_waited_for() -> None:

@@ -130,6 +130,16 @@ def test_an_end_that_is_the_streams_own_is_the_end(failure: ClientError, rng: ra
     assert caught.value is failure
 
 
+@pytest.mark.parametrize("code", ["shutting_down", "unavailable"])
+def test_an_error_that_the_stream_outlives_is_not_its_end(code: str, rng: random.Random) -> None:
+    told = Error(code=ErrorCode(code), message="not here", fatal=True, retry_after_s=2.0)
+    course = begun(rng)
+    assert not course.take(100.5, told), "who reads the transcript is not told"
+    assert course.failed(101.0, ServerFailed(code, "not here", 1011, 2.0))
+    assert course.attempt(101.0).delay_s >= (0.0 if code == "shutting_down" else 2.0)
+    assert begun(rng, token=None).take(100.5, told)
+
+
 @pytest.mark.parametrize("code", [None, 1001, 1006, 1012, 1013, 1014])
 def test_an_end_of_the_connection_is_not(code: int | None, rng: random.Random) -> None:
     course = begun(rng)

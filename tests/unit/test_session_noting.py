@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from queueing.job import Enqueued, EnqueueStatus, NewJob
-from sessions.effects import AppendAudio, CancelSession, Close, Effect, Enqueue, Remember, Send
+from sessions.codes import CloseCode
+from sessions.effects import AppendAudio, CancelSession, Close, Effect, Enqueue, Park, Remember, Send
 from sessions.finals import DueFinal
 from sessions.ledger import KEPT_FINALS, Ledger, ResumeTerms, final_field, seq_field
 from sessions.limits import SessionLimits
@@ -38,6 +41,37 @@ def place_of(effects: list[Effect], kind: type[Effect], field: str = "") -> int:
 def answered(session: Session, job: NewJob) -> list[Effect]:
     session.on_enqueued(1.0, job, Enqueued(EnqueueStatus.QUEUED))
     return session.on_delivery(1.0, delivery(job, "text", event=1))
+
+
+def nothing_stored(session: Session) -> list[Effect]:
+    return session.on_append_failed(1.0, lost=False, detail="Redis does not answer")
+
+
+def nothing_noted(session: Session) -> list[Effect]:
+    return session.on_remember_failed(1.0, "Redis does not answer")
+
+
+def nothing_queued(session: Session) -> list[Effect]:
+    (job,) = asked(session.on_text(0.5, encode(Flush())))
+    return session.on_enqueue_failed(1.0, job, "Redis does not answer")
+
+
+@pytest.mark.parametrize("failed", [nothing_stored, nothing_noted, nothing_queued])
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_stream_without_redis_is_left_to_be_resumed(
+    failed: Callable[[Session], list[Effect]], answered: bool
+) -> None:
+    session = begun()
+    session.on_audio(0.1, speechlike(1.0))
+    told, parked, close = failed(session)
+    assert isinstance(told, Send)
+    assert isinstance(told.message, Error)
+    assert (told.message.code, told.message.fatal) == ("unavailable", True)
+    assert parked == Park(keep_slot=True)
+    assert close == Close(CloseCode.INTERNAL, "unavailable")
+    assert session.keeps_slot
+    assert session.on_closed(2.0, answered=answered) == [], "whoever answered: nothing of it is removed"
+    assert session.on_disconnect(2.0, "disconnected") == []
 
 
 @pytest.mark.parametrize("message", [Flush(), End()])
