@@ -43,6 +43,10 @@ from sessions.errors import AudioLost, ResumeRefused, TakenOver
 from sessions.session import Session
 from sessions.wire import BYTES_PER_SECOND, Final, Partial, Resume, encode
 
+BUILT_ON_WRITES: frozenset[type[Effect]] = frozenset({AppendAudio, Remember, TrimAudio, Enqueue, Send})
+"""What may not happen any more once a write before it was given up. Who resumes the stream knows nothing of that write:
+audio would be gone that is needed again, the client would have what is said once more, or a token for nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -141,8 +145,7 @@ class EffectRunner:
         except TakenOver:
             self._taken_over()
         except QueueUnavailable as error:
-            # The client is not told that it can resume what nobody knows.
-            self._skip |= {AppendAudio, Enqueue, Send}
+            self._skip |= BUILT_ON_WRITES
             full = isinstance(error, RedisFull)
             self._follow(self._session.on_append_failed(self._now(), lost=False, full=full, detail=str(error)))
 
@@ -163,7 +166,7 @@ class EffectRunner:
         except TakenOver:
             self._taken_over()
         except (QueueUnavailable, AudioLost) as error:
-            self._skip |= {AppendAudio, Enqueue}
+            self._skip |= BUILT_ON_WRITES
             lost, full = isinstance(error, AudioLost), isinstance(error, RedisFull)
             self._follow(self._session.on_append_failed(self._now(), lost=lost, full=full, detail=str(error)))
         else:
@@ -181,12 +184,12 @@ class EffectRunner:
         except TakenOver:
             self._taken_over()
         except QueueUnavailable as error:
-            self._skip |= {Enqueue, Send}
+            self._skip |= BUILT_ON_WRITES
             full = isinstance(error, RedisFull)
             self._follow(self._session.on_remember_failed(self._now(), str(error), full=full))
 
     def _taken_over(self) -> None:
-        self._skip |= {AppendAudio, Remember, TrimAudio, Enqueue, Send, Park, CancelSession, CancelJobs}
+        self._skip |= BUILT_ON_WRITES | {Park, CancelSession, CancelJobs}
         self._follow(self._session.on_taken_over(self._now()))
 
     def _take_up(self, effect: TakeUp) -> None:
@@ -204,14 +207,12 @@ class EffectRunner:
             self._follow(session.on_resumed(self._now()))
 
     def _enqueue(self, effect: Enqueue) -> None:
-        job = effect.job
+        job, partial = effect.job, effect.job.kind is Kind.PARTIAL
+        attempt = self._attempts.once if partial else self._attempts.patiently  # the next partial is due soon
         try:
-            if job.kind is Kind.PARTIAL:  # not worth a wait: the next one is due soon
-                answer = self._attempts.once("enqueue", lambda: self._ports.queue.enqueue(job))
-            else:
-                answer = self._attempts.patiently("enqueue", lambda: self._ports.queue.enqueue(job))
+            answer = attempt("enqueue", lambda: self._ports.queue.enqueue(job))
         except QueueUnavailable as error:
-            self._skip.add(Enqueue)
+            self._skip |= {Enqueue} if partial else BUILT_ON_WRITES
             full = isinstance(error, RedisFull)
             self._follow(self._session.on_enqueue_failed(self._now(), job, str(error), full=full))
         else:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from api.effects import BUILT_ON_WRITES
 from queueing.job import Delivery, Enqueued, EnqueueStatus, NewJob
+from queueing.lane import Kind
 from sessions.effects import (
     AppendAudio,
     CancelJobs,
@@ -47,13 +49,7 @@ from sessions.wire import (
 TERMS = ResumeTerms("a token", 30.0)
 
 
-SKIPPED: dict[type[Effect], set[type[Effect]]] = {
-    OpenBuffer: {AppendAudio, Enqueue, Send},
-    AppendAudio: {AppendAudio, Enqueue},
-    Remember: {Enqueue, Send},
-    Enqueue: {Enqueue},
-}
-"""What is left of the same list when such a write is given up (`api.effects`)."""
+WRITES = (OpenBuffer, AppendAudio, Remember, Enqueue)
 
 
 class Crash(Exception):
@@ -206,7 +202,8 @@ class Resuming:
                 if self.crash_in < 0:
                     raise Crash
             if self._is_given_up(effect):
-                skip |= SKIPPED[type(effect)]
+                partial = isinstance(effect, Enqueue) and effect.job.kind is Kind.PARTIAL
+                skip |= {Enqueue} if partial else BUILT_ON_WRITES
                 after += self._given_up(effect)
             else:
                 self._do(effect)
@@ -214,7 +211,7 @@ class Resuming:
             self._carry_out(after)
 
     def _is_given_up(self, effect: Effect) -> bool:
-        if self.gives_up_in is None or type(effect) not in SKIPPED:
+        if self.gives_up_in is None or not isinstance(effect, WRITES):
             return False
         self.gives_up_in -= 1
         return self.gives_up_in < 0

@@ -225,14 +225,19 @@ def test_lost_audio_is_told_once_and_nothing_is_queued_on_it() -> None:
     assert stage.runner.close == (CloseCode.INTERNAL, "state_lost")
 
 
-def test_a_stream_that_redis_does_not_know_is_not_promised_to_its_client() -> None:
+@pytest.mark.parametrize("write", [OpenBuffer({}), append(0, b"ab"), Remember({"a": "b"}), Enqueue(job())])
+def test_nothing_is_built_on_a_write_that_was_given_up(write: Effect) -> None:
     stage = Stage()
-    stage.faults["create"] = [AWAY]
-    stage.replies["on_append_failed"] = [Send(FATAL), Close(CloseCode.INTERNAL, "unavailable")]
-    done = stage.run(OpenBuffer({}), Send(Done(audio_s=0, finals=0)), append(0, b"ab"), Enqueue(job()))
-    assert set(done[:-2]) == {"create"}
-    assert done[-2].startswith("on_append_failed lost=False")
-    assert done[-1] == "send erro", "that, and no `ready` before it"
+    told: list[Effect] = [Send(FATAL), Close(CloseCode.INTERNAL, "unavailable")]
+    stage.replies = dict.fromkeys(("on_append_failed", "on_remember_failed", "on_enqueue_failed"), told)
+    name = stage.run(write)[0]
+    stage.faults[name] = [AWAY]
+    done = stage.run(
+        write, append(2, b"cd"), Remember({"c": "d"}), TrimAudio(2), Enqueue(job()), Send(Done(audio_s=0, finals=0))
+    )
+    assert set(done[:-2]) == {name}
+    assert "_failed" in done[-2]
+    assert done[-1] == "send erro"
 
 
 def test_a_short_outage_is_waited_for() -> None:
@@ -244,12 +249,7 @@ def test_a_short_outage_is_waited_for() -> None:
         stage.faults.clear()
 
     object.__setattr__(stage.runner._attempts, "pause", back_later)
-    assert stage.run(append(0, b"ab"), Enqueue(job())) == [
-        "append 0",
-        "append 0",
-        "enqueue",
-        "on_enqueued",
-    ]
+    assert stage.run(append(0, b"ab"), Enqueue(job())) == ["append 0", "append 0", "enqueue", "on_enqueued"]
 
 
 @pytest.mark.parametrize(
