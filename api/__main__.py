@@ -5,7 +5,6 @@ Exit status: 0 stopped on request, 1 cannot run (port taken, unsafe Redis), 2 wr
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import sys
@@ -15,6 +14,7 @@ import psutil
 import structlog
 from flask import Flask
 
+from api.garbage import settle
 from api.memory import share_one_arena
 from api.settings import ApiSettings
 from queueing.connect import check_redis, connect, without_password
@@ -26,9 +26,6 @@ from sessions.exposure import exposure_problem
 
 FILES_PER_STREAM = 3
 SPARE_FILES = 1_024
-GARBAGE_THRESHOLD = 20_000
-"""New objects between two looks for cycles among the newest. A stream makes none, so at the interpreter's 700 these
-looks cost time and found nothing."""
 
 
 def main() -> None:
@@ -57,9 +54,7 @@ def _serve(settings: ApiSettings) -> None:
 
     def load() -> Flask:
         app = build(settings, root_pid)
-        gc.collect()
-        gc.freeze()  # what is there now stays to the end: nobody need look through it again
-        gc.set_threshold(GARBAGE_THRESHOLD)
+        settle()
         return app
 
     clean_metrics(settings.metrics_dir, psutil.pid_exists)

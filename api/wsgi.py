@@ -21,6 +21,7 @@ from api.app import create_app
 from api.cleaner import Cleaner
 from api.collectors import ProcessCollector, QueueCollector, QueueReader
 from api.effects import Ports
+from api.garbage import Collecting
 from api.keys import KeyRing
 from api.limiter import ClientLimits, Limiter
 from api.memory import Trimming
@@ -71,10 +72,11 @@ def build(settings: ApiSettings, root_pid: int) -> Flask:
         lambda: memory_share(client, settings.redis_memory_limit),
         max_wait_s=settings.max_predicted_wait_s,
     )
-    trimming = Trimming()
+    collecting, trimming = Collecting(), Trimming()
 
     def report() -> None:
         streams.report()
+        collecting.beat(len(streams.sessions()))
         trimming.beat()
 
     pulse = Pulse(

@@ -12,6 +12,7 @@ from typing import Any
 from ops.soak_watch import ProcessLook, Watched
 
 PROBE_LIMIT_S = 0.1
+SLOWEST = 5
 GROWTH_SLACK = 1.10
 """The last third of a run may have this many times the memory of the first: allocators settle."""
 SMALL_BYTES = 4 * 2**20
@@ -83,15 +84,24 @@ def processes(window: Window, watched: Watched, idle: Mapping[str, ProcessLook])
 
 
 def probes(window: Window, watched: Watched) -> dict[str, Any]:
-    """Latency of each path in the steady part, in seconds."""
-    paths = sorted({probe.path for probe in watched.probes})
-    return {
-        path: {
-            **spread([one.seconds for one in watched.probes if one.path == path and window.holds(one.at)]),
-            "failed": [one.problem for one in watched.probes if one.path == path and one.problem][:10],
+    """Latency of each path in the steady part, in seconds; of the slowest, when it was, and a timer beside it."""
+    found: dict[str, Any] = {}
+    for path in sorted({probe.path for probe in watched.probes}):
+        mine = [one for one in watched.probes if one.path == path]
+        steady = sorted((one for one in mine if window.holds(one.at)), key=lambda one: -one.seconds)
+        found[path] = {
+            **spread([one.seconds for one in steady]),
+            "failed": [one.problem for one in mine if one.problem][:10],
+            "slowest": [
+                {
+                    "at_s": round(one.at - window.begin, 1),
+                    "seconds": round(one.seconds, 4),
+                    "timer_late_s": round(one.timer_late_s, 4),
+                }
+                for one in steady[:SLOWEST]
+            ],
         }
-        for path in paths
-    }
+    return found
 
 
 def latencies(window: Window, all_latencies: Sequence[tuple[float, str, float]]) -> dict[str, Any]:

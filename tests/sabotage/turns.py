@@ -88,6 +88,22 @@ TURNS = (
         "tests/unit/test_api_garbage.py::test_what_a_step_raises_holds_nothing_once_it_was_handled",
     ),
     Sabotage(
+        "looks-through-all",
+        "api/garbage.py",
+        "gc.set_threshold(YOUNG, MIDDLE, NEVER)",
+        "gc.set_threshold(20 * YOUNG, MIDDLE, NEVER)",
+        "No look for cycles stops a web process for long.",
+        "tests/unit/test_api_garbage.py::test_a_look_goes_through_few_objects_however_many_there_are",
+    ),
+    Sabotage(
+        "old-cycles-stay",
+        "api/garbage.py",
+        "if (self._beats and not streams) or self._beats >= ALL_EVERY:",
+        "if self._beats >= ALL_EVERY:",
+        "Old cycles go when no stream is left.",
+        "tests/unit/test_api_garbage.py::test_cycles_go_when_no_stream_is_left_or_after_a_long_time",
+    ),
+    Sabotage(
         "ending-process-tries-without-a-pause",
         "api/patience.py",
         "if ends or self.clock.monotonic() + pause_s > give_up_s:",

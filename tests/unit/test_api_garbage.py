@@ -1,15 +1,18 @@
-"""What a stream held is free once it is over. Its process looks for cycles seldom: audio would stay for hours."""
+"""What a stream held is free once it is over, for its process looks for old cycles seldom; and so it does."""
 
 from __future__ import annotations
 
 import gc
 import os
 import socket
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
+from api.garbage import ALL_EVERY, MIDDLE, YOUNG, Collecting
 from api.mailbox import Mailbox
 from api.steps import Steps, Wait
 from api.stream import Stream
@@ -80,3 +83,58 @@ def test_however_a_stream_ends_its_session_is_free(sent: bytes) -> None:
     assert held() is None
     mailbox.close()
     pair.close()
+
+
+LOADED = """
+import gc
+from api.garbage import settle
+settle()
+before = gc.get_freeze_count()
+looked = []
+gc.callbacks.append(
+    lambda phase, info: phase == "start"
+    and looked.append((info["generation"], sum(len(gc.get_objects(n)) for n in range(info["generation"] + 1))))
+)
+kept = [[] for _ in range(50_000)]
+print(before, max(generation for generation, _ in looked), max(objects for _, objects in looked), len(looked))
+"""
+
+
+def test_a_look_goes_through_few_objects_however_many_there_are() -> None:
+    command = [sys.executable, "-c", LOADED]
+    frozen, eldest, most, looks = map(
+        int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert frozen > 1_000
+    assert eldest == 1
+    assert most <= 2 * YOUNG * (MIDDLE + 2)
+    assert looks >= 50_000 // YOUNG - 1
+
+
+class Ring:
+    """A cycle of one."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def ring() -> weakref.ref[Ring]:
+    """A cycle that nobody holds."""
+    return weakref.ref(Ring())
+
+
+def test_cycles_go_when_no_stream_is_left_or_after_a_long_time() -> None:
+    collecting, held = Collecting(), ring()
+    for _ in range(ALL_EVERY - 1):
+        collecting.beat(3)
+    assert held() is not None
+    collecting.beat(3)
+    assert held() is None
+    held = ring()
+    collecting.beat(1)
+    assert held() is not None
+    collecting.beat(0)
+    assert held() is None
+    held = ring()
+    collecting.beat(0)
+    assert held() is not None, "nobody was there since"
