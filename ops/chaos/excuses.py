@@ -108,7 +108,7 @@ def _away(faults: Faults, record: Record, _profile: Profile) -> bool:
 
 def _given_up(faults: Faults, record: Record, profile: Profile) -> bool:
     """Who can come back is told that too, and goes on trying."""
-    return faults.redis_away_s(record) >= (profile.grace_s if record.resumable else HELD_ON_S)
+    return faults.redis_away_s(record) >= HELD_ON_S + (profile.grace_s if record.resumable else 0.0)
 
 
 def _emptied(faults: Faults, record: Record, _profile: Profile) -> bool:
@@ -122,7 +122,7 @@ def _forgot(faults: Faults, record: Record, profile: Profile) -> bool:
 def _cannot_return(faults: Faults, record: Record, profile: Profile) -> bool:
     away_s = max(record.away_s, faults.unheard_s(record))
     late = away_s >= profile.grace_s or faults.struck(record, "clock.redis", after_s=BACK_S) > 0
-    return late or _emptied(faults, record, profile) or _away(faults, record, profile)
+    return late or _emptied(faults, record, profile)
 
 
 def _not_decoded(faults: Faults, record: Record, profile: Profile) -> bool:

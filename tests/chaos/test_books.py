@@ -175,8 +175,8 @@ def test_an_error_needs_a_fault_that_explains_it() -> None:
     assert not excused("unavailable", "redis.stop", 2.0), "so short an absence is ridden out"
     away = failed("unavailable")
     away.joined[0] = replace(away.joined[0], resumable=True)
-    assert found(away, [Injected("redis.stop", "redis", 2.0, 10.0)]) == {"unexcused error"}, "it can come back"
-    assert not found(away, [Injected("redis.stop", "redis", 2.0, 2.0 + SHORT.grace_s)])
+    assert found(away, [Injected("redis.stop", "redis", 2.0, 18.0)]) == {"unexcused error"}, "it can come back"
+    assert not found(away, [Injected("redis.stop", "redis", 2.0, 9.0 + SHORT.grace_s)])
     assert excused("unavailable", "link.silent", 12.0, "web1")
     assert not excused("unavailable", "link.silent", 12.0, "worker1")
     assert not excused("internal", "redis.stop", 8.0)
