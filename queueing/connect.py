@@ -14,8 +14,9 @@ Sentinels' own are ``?sentinel_username=`` and ``?sentinel_password=``. Other op
 
 from __future__ import annotations
 
+import re
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -61,7 +62,7 @@ def connect(url: str, *, max_connections: int = 16, client_name: str = "hearline
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
     }
-    scheme, plus, kind = urlsplit(url).scheme.partition("+")
+    scheme, plus, kind = _split(url).scheme.partition("+")
     if not plus:
         return LeanRedis(redis.BlockingConnectionPool.from_url(url, **pool_options))
     if scheme not in ("redis", "rediss") or kind not in ("sentinel", "cluster"):
@@ -72,7 +73,7 @@ def connect(url: str, *, max_connections: int = 16, client_name: str = "hearline
 def without_password(url: str) -> str:
     """The URL as it may be shown; nothing of one that cannot be taken apart."""
     try:
-        parts = urlsplit(url)
+        parts = _split(url)
     except ValueError:
         return "(malformed)"
     login, at, hosts = parts.netloc.rpartition("@")
@@ -81,6 +82,19 @@ def without_password(url: str) -> str:
     return urlunsplit(
         parts._replace(netloc=f"{user}{colon}{'***' if colon else ''}{at}{hosts}", query=urlencode(query, safe="*/"))
     )
+
+
+_URL = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?")
+"""RFC 3986, appendix B."""
+
+
+def _split(url: str) -> SplitResult:
+    """As `urlsplit`, which since CVE-2025-0938 takes no netloc that has an IPv6 address behind anything else."""
+    found = _URL.match(url)
+    scheme, netloc, path, query = (part or "" for part in found.groups()) if found else ("", "", "", "")
+    if netloc.count("[") != netloc.count("]"):
+        raise ValueError("a bracket that is open or closed alone; write redis://[ADDRESS]:PORT/0")
+    return SplitResult(scheme.lower(), netloc, path, query, "")
 
 
 def _sentinel(url: str, scheme: str, pool_options: dict[str, Any]) -> redis.Redis:
@@ -135,7 +149,7 @@ def _at(address: Address, tls: bool) -> dict[str, Any]:
 
 def _parsed(url: str, scheme: str, port: int) -> tuple[list[Address], str, dict[str, Any]]:
     """Where to ask, the path without its slashes, and redis-py's options but for host, port and database."""
-    parts = urlsplit(url)
+    parts = _split(url)
     login, at, hosts = parts.netloc.rpartition("@")
     addresses = [_address(host, port) for host in hosts.split(",") if host]
     if not addresses:

@@ -67,6 +67,7 @@ def test_a_clusters_nodes_share_the_login() -> None:
         ("redis+cluster://h:port", "port"),
         ("redis+clutter://h:1", r"redis\+sentinel:// or redis\+cluster://"),
         ("http://h:1", "redis://"),
+        ("redis+cluster://a:1,[::1", "bracket"),
     ],
 )
 def test_what_is_malformed_is_named(url: str, problem: str) -> None:
@@ -82,6 +83,8 @@ def test_what_is_malformed_is_named(url: str, problem: str) -> None:
         ("redis://user@h:1/0", "redis://user@h:1/0"),
         ("redis://u:secret@[h:1/0", "(malformed)"),
         ("redis+cluster://u:secret@a:1,b:2", "redis+cluster://u:***@a:1,b:2"),
+        ("redis+cluster://u:secret@a,[::1]:2", "redis+cluster://u:***@a,[::1]:2"),
+        ("unix://u:secret@/run/redis.sock?db=1", "unix://u:***@/run/redis.sock?db=1"),
         (
             "redis+sentinel://u:secret@a:1,b:2/s/0?sentinel_password=secret&ssl_ca_certs=/ca",
             "redis+sentinel://u:***@a:1,b:2/s/0?sentinel_password=***&ssl_ca_certs=/ca",
