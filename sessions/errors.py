@@ -56,7 +56,10 @@ class AudioLost(SessionError):
         self.session = session
         self.held = held
         self.needed = needed
-        super().__init__(f"session {session}: {needed} bytes of audio are needed, Redis holds {held}")
+        super().__init__(
+            f"session {session}: {needed} bytes of audio are needed, Redis holds {held}; it was emptied, or started again"
+            " without its data"
+        )
 
 
 class TakenOver(SessionError):
