@@ -57,8 +57,8 @@ class AudioLost(SessionError):
         self.held = held
         self.needed = needed
         super().__init__(
-            f"session {session}: {needed} bytes of audio are needed, Redis holds {held}; it was emptied, or started again"
-            " without its data"
+            f"session {session}: {needed} bytes of audio are needed, Redis holds {held}; it was emptied, or started"
+            " again without its data"
         )
 
 
