@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import platform
 import re
 import resource
@@ -20,7 +21,7 @@ import psutil
 from ops.configuration import load
 from ops.ports import holder, try_port
 from ops.procfile import python_module
-from ops.readiness import State, ask
+from ops.readiness import State, ask, is_hearline, local_url
 from ops.redis_server import NoRedis, find_server
 from ops.run_file import RunRecord
 from ops.settings import UpSettings
@@ -163,16 +164,25 @@ def check_port(settings: UpSettings, running: RunRecord | None) -> Finding:
     """The port is free, or a running service has it."""
     place = f"port {settings.port} on {settings.host}"
     if running is not None and running.url and running.url.endswith(f":{settings.port}"):
-        answer = ask(running.url)
-        state = "and is ready" if answer.state is State.READY else f"and is not ready: {answer.reason}"
-        return Finding("port", Level.OK, f"{place}: `hearline up` runs there (pid {running.pid}) {state}")
+        return Finding("port", Level.OK, f"{place}: `hearline up` runs there (pid {running.pid}) {_state(running.url)}")
     try:
         try_port(settings.host, settings.port)
     except OSError as error:
-        held_by = f", held by {who}" if (who := holder(settings.port)) else ""
+        who, url = holder(settings.port), local_url(settings.host, settings.port)
+        if error.errno == errno.EADDRINUSE and is_hearline(url):
+            # Not the one that the run file names: an older `hearline up`, a second web process, one under systemd.
+            web = f"a web process of Hearline runs there{f', {who},' if who else ''}"
+            found = f"{place}: {web} {_state(url)}; another service on this machine needs another port"
+            return Finding("port", Level.OK, found)
+        held_by = f", held by {who}" if who else ""
         fix = "stop what uses it, or take another: HEARLINE_PORT, --port NUMBER"
         return Finding("port", Level.WRONG, f"{place} cannot be used: {error.strerror}{held_by}", fix)
     return Finding("port", Level.OK, f"{place} is free")
+
+
+def _state(url: str) -> str:
+    answer = ask(url)
+    return "and is ready" if answer.state is State.READY else f"and is not ready: {answer.reason}"
 
 
 def check_access(environment: Mapping[str, str], settings: UpSettings) -> Finding:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 from urllib.parse import urlsplit
 
 from queueing.clock import Clock
@@ -40,29 +41,49 @@ class Answer:
 
 def ask(url: str, path: str = "/ready", timeout_s: float = ASK_TIMEOUT_S) -> Answer:
     """One GET of ``url`` + ``path`` (no proxy, no redirect): 200 is ready, any other answer is waiting."""
+    try:
+        status, body = _get(url, path, timeout_s)
+    except (OSError, http.client.HTTPException) as error:
+        return Answer(State.AWAY, f"the web server does not answer at {url} ({type(error).__name__})")
+    if status == 200:
+        return Answer(State.READY)
+    return Answer(State.WAITING, _reason(body) or f"{path} answers {status}")
+
+
+def is_hearline(url: str, timeout_s: float = ASK_TIMEOUT_S) -> bool:
+    """Whether what answers at ``url`` is a web process of this project, by its ``/health``, ready or not."""
+    try:
+        status, body = _get(url, "/health", timeout_s)
+    except (OSError, http.client.HTTPException):
+        return False
+    fields = _fields(body)
+    return status == 200 and fields.get("status") == "alive" and isinstance(fields.get("draining"), bool)
+
+
+def _get(url: str, path: str, timeout_s: float) -> tuple[int, bytes]:
+    """Status and body (its first 64 KiB). Raises OSError or HTTPException where nothing sensible answers."""
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "127.0.0.1", address.port or 80, timeout=timeout_s)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        body = response.read(65_536)
-    except (OSError, http.client.HTTPException) as error:
-        return Answer(State.AWAY, f"the web server does not answer at {url} ({type(error).__name__})")
+        return response.status, response.read(65_536)
     finally:
         connection.close()
-    if response.status == 200:
-        return Answer(State.READY)
-    return Answer(State.WAITING, _reason(body) or f"{path} answers {response.status}")
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    """The JSON object that the body is; empty for anything else."""
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _reason(body: bytes) -> str:
     """What the JSON body says is missing: its ``reason``, or whatever text it has for one."""
-    try:
-        fields = json.loads(body)
-    except ValueError:
-        return ""
-    if not isinstance(fields, dict):
-        return ""
+    fields = _fields(body)
     for key in ("reason", "message", "detail", "error"):
         if isinstance(fields.get(key), str):
             return textwrap.shorten(str(fields[key]), LONGEST_REASON, placeholder=" ...")

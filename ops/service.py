@@ -105,6 +105,7 @@ class Service:
 
     def run(self) -> Outcome:
         """Start, wait for the end, clean up. Raises `OpsError` when something needed is missing or given up."""
+        self._tell_of_another()
         with ExitStack() as stack:
             check_ports(self._plan.host, self._plan.web_ports)
             redis_url = self._plan.redis_url or self._own_redis(stack)
@@ -117,6 +118,14 @@ class Service:
         if outcome.gave_up is not None:
             raise _explain(outcome.gave_up)
         return outcome
+
+    def _tell_of_another(self) -> None:
+        other = run_file.find_running(run_file.run_file(self._environment))
+        if other is not None:
+            self._output.say(
+                f"another `hearline up` runs already (pid {other.pid}, {other.url or 'no web process'}): while this "
+                "one runs, `hearline queue` and `hearline stream` find this one (HEARLINE_STATE_DIR keeps them apart)"
+            )
 
     def _own_redis(self, stack: ExitStack) -> str:
         if LastOut.possible():

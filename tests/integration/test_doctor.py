@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,19 @@ from ops.runtime import Runtime
 from queueing.clock import SystemClock
 from queueing.local_redis import free_port
 from sessions.api_keys import KeyRecord
+from tests.support.live_api import LiveApi
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Some other web server."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"status": "alive"}')
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 def doctor(*arguments: str, **environment: str) -> Result:
@@ -54,6 +69,21 @@ def test_a_taken_port_is_wrong_and_the_fix_is_named() -> None:
     assert result.exit_code == 1
     assert findings(result)["port"]["level"] == "wrong"
     assert "--port" in findings(result)["port"]["fix"]
+
+
+def test_a_port_that_another_hearline_has_is_told_from_a_stranger(redis_url: str) -> None:
+    """As with two `hearline up`, of which the run file names the newer one alone."""
+    with LiveApi(redis_url) as api:
+        result = doctor("--json", HEARLINE_PORT=str(api.port))
+        port = findings(result)["port"]
+        assert (result.exit_code, port["level"]) == (0, "ok"), result.output
+        assert "a web process of Hearline runs there" in port["found"]
+        assert "is not ready: no worker" in port["found"]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as other:
+        threading.Thread(target=other.serve_forever).start()
+        port = findings(doctor("--json", HEARLINE_PORT=str(other.server_port)))["port"]
+        other.shutdown()
+    assert port["level"] == "wrong", "it answers 200, and so does many a server"
 
 
 def test_no_redis_is_wrong_and_the_three_ways_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,6 +216,21 @@ def test_data_survives_a_restart_and_is_used_by_one_only(tmp_path: Path) -> None
             assert service.end() == 0
 
 
+def test_a_service_that_runs_already_is_told_of(tmp_path: Path) -> None:
+    procfile(tmp_path, web="web", worker="worker")
+    with up(tmp_path) as first:
+        first.wait_for("Hearline is ready")
+        url = json.loads((tmp_path / "state" / "up.json").read_text())["url"]
+        with up(tmp_path) as second:
+            second.wait_for(rf"another `hearline up` runs already \(pid {first.process.pid}, {url}\)")
+            second.wait_for("Hearline is ready")
+            second.signal(signal.SIGTERM)
+            assert second.end() == 0
+        first.signal(signal.SIGTERM)
+        assert first.end() == 0
+    assert "another" not in first.text
+
+
 def test_a_second_service_gives_the_run_file_back(tmp_path: Path) -> None:
     procfile(tmp_path, web="web", worker="worker")
 
