@@ -157,7 +157,9 @@ def check_model(environment: Mapping[str, str]) -> Finding:
         return Finding("model", Level.OK, said[-1])
     if "unrecognized arguments: --check" in run.stderr or "No module named workers" in run.stderr:
         return Finding("model", Level.SKIPPED, "the worker offers no check; `hearline demo` tries the model")
-    return Finding("model", Level.WRONG, "\n".join(said[-5:]), "see HEARLINE_MODEL in docs/configuration.md")
+    told = "\n".join(said[-5:])
+    settings = list(dict.fromkeys(re.findall(r"HEARLINE_[A-Z_]+", told))) or ["HEARLINE_MODEL"]
+    return Finding("model", Level.WRONG, told, f"see {', '.join(settings)} in docs/configuration.md")
 
 
 def check_port(settings: UpSettings, running: RunRecord | None) -> Finding:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from ops import doctor_checks, key_file
 from ops.cli import main
-from ops.doctor_checks import Level
+from ops.doctor_checks import Level, check_model
 from ops.redis_server import NoRedis
 from ops.runtime import Runtime
 from queueing.clock import SystemClock
@@ -84,6 +85,24 @@ def test_a_port_that_another_hearline_has_is_told_from_a_stranger(redis_url: str
         port = findings(doctor("--json", HEARLINE_PORT=str(other.server_port)))["port"]
         other.shutdown()
     assert port["level"] == "wrong", "it answers 200, and so does many a server"
+
+
+@pytest.mark.parametrize(
+    ("said", "setting"),
+    [
+        ("HEARLINE_DEVICE='cuda', but no CUDA device can be used; set it to cpu or auto", "HEARLINE_DEVICE"),
+        ("HEARLINE_MODEL='/nope': no such folder", "HEARLINE_MODEL"),
+        ("something else", "HEARLINE_MODEL"),
+    ],
+)
+def test_what_is_wrong_with_the_model_points_to_its_setting(
+    monkeypatch: pytest.MonkeyPatch, said: str, setting: str
+) -> None:
+    def run(command: Sequence[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 2, stdout="", stderr=f"{said}\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert check_model({}).fix == f"see {setting} in docs/configuration.md"
 
 
 def test_no_redis_is_wrong_and_the_three_ways_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
