@@ -42,7 +42,7 @@ def make_plan(
     if procfile is None and not any(argument.startswith("worker=") for argument in counts):
         numbers["worker"] = workers_of(runtime.environment)
     if numbers.get("web"):
-        check_access(runtime.environment, host or settings.host)
+        check_access(runtime.environment, host or settings.host, f"--host {host} (HEARLINE_HOST)" if host else "")
     own_redis = not runtime.environment.get("REDIS_URL")
     if data is not None and not own_redis:
         raise WrongUse(
@@ -66,10 +66,18 @@ def workers_of(environment: Mapping[str, str]) -> int:
     return usual_workers(cpus=usable_cpus(), threads=settings.threads, device=settings.device, gpu=GPU.exists())
 
 
-def check_access(environment: Mapping[str, str], host: str) -> None:
-    """Raise `WrongUse` where the web processes would refuse to listen on ``host``, or to start with their key file."""
+def check_access(environment: Mapping[str, str], host: str, given_as: str = "") -> None:
+    """Raise `WrongUse` where the web processes would refuse to listen on ``host``, or to start with their key file.
+
+    ``given_as``: the option that said ``host``; empty for the setting.
+    """
     settings: Any = load(PROGRAMS["web"]).from_env(environment)
-    problem = exposure_problem(host, has_keys=settings.api_keys is not None, allow_anonymous=settings.allow_anonymous)
+    problem = exposure_problem(
+        host,
+        has_keys=settings.api_keys is not None,
+        allow_anonymous=settings.allow_anonymous,
+        given_as=given_as,
+    )
     try:
         if settings.api_keys is not None:
             read_keys(settings.api_keys)

@@ -35,18 +35,20 @@ def exposure_problem(
     *,
     has_keys: bool,
     allow_anonymous: bool,
+    given_as: str = "",
     resolved: Callable[[str], Iterable[str]] = resolve,
 ) -> str | None:
-    """Why a server may not listen on ``host``; None when it may."""
+    """Why a server may not listen on ``host``, else None. ``given_as``: how it was said where not by the setting."""
     if has_keys or allow_anonymous:
         return None
+    said = given_as or f"HEARLINE_HOST={host!r}"
     try:
         if listens_on_loopback(host, resolved):
             return None
     except OSError as error:
-        return f"HEARLINE_HOST={host!r} is no address of this machine ({error.strerror or error}); use 127.0.0.1"
+        return f"{said} is no address of this machine ({error.strerror or error}); use 127.0.0.1"
     return (
-        f"HEARLINE_HOST={host!r} can be reached from other machines, and there are no API keys: whoever reaches it "
+        f"{said} can be reached from other machines, and there are no API keys: whoever reaches it "
         "could use the service. Set HEARLINE_API_KEYS to a key file (`hearline keys add --label NAME --file FILE` "
         "makes one), or set HEARLINE_ALLOW_ANONYMOUS=1 where something else keeps strangers away, or listen on "
         "127.0.0.1"

@@ -154,6 +154,8 @@ def test_a_given_redis_is_used_and_left_running(tmp_path: Path, redis_client: re
         ([], {"REDIS_URL": "http://127.0.0.1:1/0"}, "REDIS_URL"),
         (["--json", "--log-dir", "x"], {}, "exclude each other"),
         (["--host", "no.such.host.invalid"], {}, "no address of this machine"),
+        (["--host", "0.0.0.0"], {}, "--host 0.0.0.0 (HEARLINE_HOST) can be reached from other machines"),
+        ([], {"HEARLINE_HOST": "0.0.0.0"}, "HEARLINE_HOST='0.0.0.0' can be reached from other machines"),
     ],
 )
 def test_wrong_use_is_said_in_one_line(
