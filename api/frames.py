@@ -4,6 +4,8 @@ what the WebSocket library takes for them; everything else, and all that is wron
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from wsproto import WSConnection
 from wsproto.frame_protocol import Opcode
@@ -85,12 +87,22 @@ def between_messages(connection: WSConnection) -> bool:
     return frames.header is None and not len(frames.buffer) and messages.opcode is None
 
 
-def announced(connection: WSConnection) -> tuple[Opcode, int] | None:
-    """Of the data frame that has begun to arrive its kind, and how many bytes are still to come."""
+class Begun(NamedTuple):
+    """A data frame that has begun to arrive: its kind, bytes still to come, bytes in all, whether its message ends."""
+
+    opcode: Opcode
+    missing: int
+    size: int
+    last: bool
+
+
+def announced(connection: WSConnection) -> Begun | None:
+    """What the head of the frame says that has begun to arrive; None between frames."""
     decoder = connection.connection._proto._frame_decoder if connection.connection else None
-    if decoder is None or decoder.header is None or decoder.header.opcode.iscontrol():
+    head = None if decoder is None else decoder.header
+    if decoder is None or head is None or head.opcode.iscontrol():
         return None
-    return decoder.header.opcode, decoder.header.payload_len - decoder.payload_consumed
+    return Begun(head.opcode, head.payload_len - decoder.payload_consumed, head.payload_len, head.fin)
 
 
 def _unmasked(key: bytes, data: bytes) -> bytes:

@@ -36,19 +36,20 @@ class Assembly:
             self._take_event(connection, event, messages)
         # The frame that has begun to arrive must fit: its bytes are not waited for.
         if (begun := announced(connection)) is not None:
-            text = isinstance(self._parts[0], str) if self._parts else begun[0] is Opcode.TEXT
-            self._check_size(begun[1], text=text)
+            text = isinstance(self._parts[0], str) if self._parts else begun.opcode is Opcode.TEXT
+            whole = begun.size if begun.last and not self._fragments else None
+            self._check_size(begun.missing, text=text, whole=whole)
 
     def last_ping(self) -> Ping | None:
         """The ping to answer, once: of a burst only the latest need be (RFC 6455, 5.5.3)."""
         ping, self._last_ping = self._last_ping, None
         return ping
 
-    def _check_size(self, more: int, *, text: bool) -> None:
+    def _check_size(self, more: int, *, text: bool, whole: int | None = None) -> None:
         limit = self._limits.max_text_bytes if text else self._limits.max_binary_bytes
         # A character is at least one byte; decoded text is checked in bytes once it is whole.
         if self._size + more > limit:
-            raise TooBig("text" if text else "binary", limit)
+            raise TooBig("text" if text else "binary", limit, whole)
 
     def _take_event(self, connection: WSConnection, event: Event, messages: list[str | bytes]) -> None:
         if not isinstance(event, TextMessage | BytesMessage) or event.frame_finished:
@@ -67,17 +68,17 @@ class Assembly:
     def _take_part(self, event: TextMessage | BytesMessage, messages: list[str | bytes]) -> None:
         data = event.data
         text = isinstance(event, TextMessage)
-        limit = self._limits.max_text_bytes if text else self._limits.max_binary_bytes
         self._size += len(data)
         self._fragments += event.frame_finished
-        self._check_size(0, text=text)
+        if event.frame_finished and not event.message_finished:  # of any other frame the whole size is known
+            self._check_size(0, text=text)
         if self._fragments > MAX_FRAGMENTS:
             raise Violation(CloseReason.POLICY_VIOLATION, f"a message in more than {MAX_FRAGMENTS} fragments")
         self._parts.append(data)
         if not event.message_finished:
             return
         whole = "".join(self._parts) if text else b"".join(self._parts)
+        self._size = len(whole.encode() if isinstance(whole, str) else whole)
+        self._check_size(0, text=text, whole=self._size)
         self._parts, self._size, self._fragments = [], 0, 0
-        if isinstance(whole, str) and len(whole.encode()) > limit:
-            raise TooBig("text" if text else "binary", limit)
         messages.append(whole)

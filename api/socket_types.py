@@ -64,11 +64,13 @@ class Violation(Exception):
 
 
 class TooBig(Violation):
-    """A message of ``kind`` binary or text is over its limit."""
+    """A message of ``kind`` binary or text is over its limit; ``size`` in bytes, None while that is not known."""
 
-    def __init__(self, kind: str, limit: int) -> None:
+    def __init__(self, kind: str, limit: int, size: int | None) -> None:
         self.kind = kind
-        text = f"a {kind} message may have at most {limit} bytes; send smaller messages"
+        self.size = size
+        has = "" if size is None else f", this one has {size}"
+        text = f"a {kind} message may have at most {limit} bytes{has}; send smaller messages"
         super().__init__(CloseReason.MESSAGE_TOO_BIG, text)
 
 

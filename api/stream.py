@@ -175,7 +175,7 @@ class Stream:
                 messages = yield from self._socket.messages(wait_s, answer_awaited=session.waiting_for_finals)
             except Violation as violation:
                 if isinstance(violation, TooBig) and violation.kind == "binary":
-                    self._runner.run(session.on_too_big(self._now()))
+                    self._runner.run(session.on_too_big(self._now(), violation.size))
                 if not self._over():
                     raise
             else:

@@ -167,7 +167,7 @@ class Session(Timers):
 
     def on_too_big(self, now: float, size: int | None = None) -> list[Effect]:
         """The socket refused a message above ``max_frame_bytes`` (size where it is known)."""
-        what = "a message" if size is None else f"a message of {size} bytes"
+        what = "too big a message" if size is None else f"a message of {size} bytes"
         limit = self._limits.max_frame_bytes
         problem = f"{what} came, at most {limit} bytes are allowed; send smaller ones"
         return self._stream.fatal(now, ErrorCode.FRAME_TOO_BIG, problem)

@@ -257,10 +257,13 @@ def test_a_whole_stream_in_one_write_is_served(api: LiveApi, half_close: bool) -
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_text_too_long_is_refused_by_its_announced_length(api: LiveApi) -> None:
+@pytest.mark.parametrize(("opcode", "length"), [(TEXT, 65_537), (BINARY, 4_294_967_296)])
+def test_a_message_too_long_is_refused_by_its_announced_length(api: LiveApi, opcode: int, length: int) -> None:
     with raw(api) as client:
-        client.send(frame(TEXT, b"{", length=65_537))
-        assert "frame_too_big" in read_message(client)
+        client.send(frame(opcode, b"{", length=length))
+        told = read_message(client)
+        assert "frame_too_big" in told
+        assert str(length) in told, "the size is said"
         assert client.read_frame() == (CLOSE, struct.pack("!H", 1009) + b"frame_too_big")
 
 

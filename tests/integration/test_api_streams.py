@@ -197,6 +197,7 @@ def test_wrong_messages_are_answered_and_end_a_stream_only_when_they_must(
     assert (error.code, error.fatal) == (code, close != 1000)
     if code == "frame_too_big":
         assert ("65536" if isinstance(sent, str) else "200000") in error.message
+        assert str(len(sent)) in error.message
     with api.connect() as client:  # the next one is fine
         client.send(encode(End()))
         assert isinstance(receive_all(client)[-1], Done)

@@ -78,7 +78,7 @@ def test_the_library_is_asked_where_it_stands() -> None:
     server.receive_data(frame(BINARY, bytes(100))[1:50])
     list(server.events())
     assert not between_messages(server), "half a frame has come"
-    assert announced(server) == (Opcode.BINARY, 100 - (50 - 6))
+    assert announced(server) == (Opcode.BINARY, 100 - (50 - 6), 100, True)
     server.receive_data(frame(BINARY, bytes(100))[50:])
     assert [event.message_finished for event in server.events() if isinstance(event, BytesMessage)] == [True]
     assert between_messages(server)
