@@ -113,7 +113,7 @@ class Process:
         attempt = 0
         while not self.stop.draining.is_set():
             try:
-                log.info("redis_found", version=check_redis(self.client), queue=self.settings.queue)
+                log.info("redis_found", redis_version=check_redis(self.client), queue=self.settings.queue)
                 return True
             except QueueUnavailable as error:
                 if attempt == 0:
