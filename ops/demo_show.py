@@ -64,7 +64,8 @@ class Demo:
         `OpsError` when the service does not become ready in time or ends by itself.
         """
         status = STOPPED
-        self._progress.done(f"Starting Redis, a web process and a worker (log: {self._stage.log})")
+        redis = "" if self._environment.get("REDIS_URL") else "Redis, "
+        self._progress.done(f"Starting {redis}a web process and workers to suit the machine (log: {self._stage.log})")
         try:
             with self._stage.log.open("wb") as log:
                 self._service = subprocess.Popen(
