@@ -11,6 +11,10 @@ from wsproto.events import AcceptConnection, BytesMessage, Request
 from wsproto.frame_protocol import Opcode
 
 from api.frames import PlainFrames, announced, between_messages
+from api.messages import Assembly
+from api.rates import TokenBucket
+from api.socket_types import SocketLimits, TooBig
+from queueing.clock import ManualClock
 from tests.support.frames import BINARY, CONTINUATION, PING, TEXT, frame
 
 LIMIT = 70_000
@@ -62,6 +66,36 @@ def test_a_frame_over_the_limit_is_handed_back_as_soon_as_its_length_is_known() 
     plain = PlainFrames(1_000)
     assert plain.feed(frame(BINARY, b"", length=1_001)[:3]) == ([], b"")
     assert plain.feed(frame(BINARY, b"", length=1_001)[3:4]) == ([], frame(BINARY, b"", length=1_001)[:4])
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [
+        (frame(BINARY, bytes(1_001)), 1_001),
+        (frame(BINARY, bytes(100), length=1 << 40), 1 << 40),
+        (frame(BINARY, bytes(600), fin=False) + frame(CONTINUATION, bytes(401)), 1_001),
+        (frame(BINARY, bytes(600), fin=False) + frame(CONTINUATION, length=401), None),
+        (frame(BINARY, fin=False, length=1_001), None),
+        (frame(TEXT, "é".encode() * 101), 202),
+        (frame(TEXT, "é".encode() * 60, length=300), 300),
+    ],
+)
+def test_what_is_too_big_says_its_size_where_that_is_known(data: bytes, size: int | None) -> None:
+    server, clock = upgraded(), ManualClock()
+    assembly = Assembly(SocketLimits(1_000, 200, 1.0, 20.0), TokenBucket(clock, 9, 9), TokenBucket(clock, 9, 9))
+    server.receive_data(data)
+    with pytest.raises(TooBig) as caught:
+        assembly.take(server, [])
+    assert caught.value.size == size
+    assert (f"this one has {size};" in caught.value.reason) is (size is not None)
+
+
+def upgraded() -> WSConnection:
+    client, server = WSConnection(ConnectionType.CLIENT), WSConnection(ConnectionType.SERVER)
+    server.receive_data(client.send(Request(host="x", target="/")))
+    list(server.events())
+    server.send(AcceptConnection())
+    return server
 
 
 def test_the_library_is_asked_where_it_stands() -> None:
