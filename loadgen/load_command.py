@@ -170,6 +170,7 @@ def measure(scenario: Scenario, target: Target, clock: Clock, alone: bool) -> tu
     try:
         asyncio.run(everything())
     except KeyboardInterrupt:
+        run.interrupted = True
         _warn("interrupted: streams that were open count as such")
     machine_after = psutil.cpu_times()
     busy = _busy_s(machine_after) - _busy_s(machine_before)

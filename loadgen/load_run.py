@@ -56,6 +56,7 @@ class Run:
 
     results: list[StreamResult]
     wall_s: float = 0.0
+    interrupted: bool = False
     alone: dict[str, str] = field(default_factory=dict)
     """Clip id -> its text when nothing else was streamed."""
     alone_failed: dict[str, str] = field(default_factory=dict)

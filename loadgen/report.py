@@ -56,6 +56,7 @@ def report(run: Run, settings: dict[str, Any], usage: Usage) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "settings": settings,
+        "interrupted": run.interrupted,
         "environment": environment(),
         "streams": {
             "planned": len(run.results),
@@ -79,7 +80,7 @@ def report(run: Run, settings: dict[str, Any], usage: Usage) -> dict[str, Any]:
         "resumes": sum(result.recorder.resumes for result in run.results),
         "finals": {
             "received": sum(len(result.recorder.finals) for result in run.results),
-            "exactly_once_in_order": not faults and len(done) == len(run.results),
+            "exactly_once_in_order": _exactly_once_in_order(run, len(done), faults),
             "faults": faults[:20],
         },
         "word_error_rate": _word_error_rate(done),
@@ -98,7 +99,7 @@ def exit_status(fields: dict[str, Any]) -> int:
     """As `hearline stream`: 0 when every stream is done and every text equals the one decoded alone."""
     outcomes = fields["streams"]["by_outcome"]
     alone = fields["alone"]
-    if outcomes.get("interrupted"):
+    if fields["interrupted"]:
         return INTERRUPTED
     if set(outcomes) == {"unreachable"}:
         return UNREACHABLE
@@ -123,7 +124,8 @@ def text(fields: dict[str, Any]) -> str:
         shown = "".join(f"{'-' if values[key] is None else values[key]:>10}" for key in list(values)[1:])
         lines.append(f"{name:22}{values['count']:>8}{shown}")
     finals = fields["finals"]
-    lines.append(f"finals exactly once and in order: {'yes' if finals['exactly_once_in_order'] else 'NO'}")
+    judged = {True: "yes", False: "NO", None: "not judged: interrupted"}[finals["exactly_once_in_order"]]
+    lines.append(f"finals exactly once and in order: {judged}")
     lines += [f"  {fault}" for fault in finals["faults"]]
     if wer := fields["word_error_rate"]:
         lines.append(wer.get("missing") or f"word error rate: {100 * wer['rate']:.2f} % of {wer['words']} words")
@@ -137,6 +139,14 @@ def text(fields: dict[str, Any]) -> str:
             "its machine, not the service, may have been measured"
         )
     return "\n".join(lines)
+
+
+def _exactly_once_in_order(run: Run, done: int, faults: list[str]) -> bool | None:
+    """None where all is well but for streams that an interrupt kept from their end."""
+    ended = sum(result.outcome is not None for result in run.results)
+    if faults or done < ended:
+        return False
+    return None if ended < len(run.results) or not run.results else True
 
 
 def _word_error_rate(done: list[StreamResult]) -> dict[str, Any] | None:

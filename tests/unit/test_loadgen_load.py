@@ -12,6 +12,7 @@ import pytest
 
 from loadgen.arrivals import Arrivals, offsets
 from loadgen.clips import ClipError
+from loadgen.errors import NoAnswer
 from loadgen.load_run import Run, StreamResult
 from loadgen.outcome import outcome_of
 from loadgen.recorder import Recorder
@@ -202,10 +203,45 @@ def test_stable_text_that_changes_is_a_broken_promise(
     assert [fault in told for told in recorder.faults] == [True] if fault else not recorder.faults
 
 
+@pytest.mark.parametrize(
+    ("ended", "unfinished", "fault", "judged", "said"),
+    [
+        (2, 0, "", True, "yes"),
+        (0, 2, "", None, "not judged: interrupted"),
+        (1, 1, "", None, "not judged: interrupted"),
+        (0, 0, "", None, "not judged: interrupted"),
+        (1, 1, "seq 3 after 1", False, "NO"),
+        (2, 0, "seq 3 after 1", False, "NO"),
+    ],
+)
+def test_finals_of_streams_that_were_kept_from_their_end_are_not_judged(
+    ended: int, unfinished: int, fault: str, judged: bool | None, said: str
+) -> None:
+    results = [heard("old", 0.1) for _ in range(ended)]
+    results += [StreamResult(PlannedStream(0.0, Clip("a", bytes(64_000)))) for _ in range(unfinished)]
+    if fault:
+        results[-1].recorder.faults.append(fault)
+    fields = report(Run(results, interrupted=judged is None), {}, Usage(0, 0))
+    assert fields["finals"]["exactly_once_in_order"] is judged
+    assert f"finals exactly once and in order: {said}" in text(fields).splitlines()
+
+
+def test_a_stream_that_failed_is_a_no_also_in_an_interrupted_run() -> None:
+    failed = StreamResult(PlannedStream(0.0, Clip("a", b"")), outcome=outcome_of(Recorder(), NoAnswer("ready", 1), []))
+    fields = report(Run([failed, StreamResult(failed.planned)], interrupted=True), {}, Usage(0, 0))
+    assert fields["finals"]["exactly_once_in_order"] is False
+
+
+def test_an_interrupt_when_all_streams_have_ended_is_one_all_the_same() -> None:
+    fields = report(Run([heard("old", 0.1)], interrupted=True), {}, Usage(0, 0))
+    assert (fields["interrupted"], fields["finals"]["exactly_once_in_order"]) == (True, True)
+    assert exit_status(fields) == 130
+
+
 def test_a_report_tells_a_late_sender_and_an_interrupted_run() -> None:
     late = heard("old", 0.1)
     late.recorder.sent(103.0, 2, lag_s=0.3)
-    fields = report(Run([late, StreamResult(late.planned)]), {}, Usage(0, 0))
+    fields = report(Run([late, StreamResult(late.planned)], interrupted=True), {}, Usage(0, 0))
     assert not fields["generator"]["trustworthy"]
     assert "CAUTION: this process sent audio up to 300.0 ms late" in text(fields)
     assert fields["streams"]["by_outcome"]["interrupted"] == 1
