@@ -13,7 +13,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from loadgen.client import Sending
-from loadgen.connecting import Timeouts, address, connect_error, connection_options, stream_failure, watch_closely
+from loadgen.connecting import (
+    Timeouts,
+    address,
+    connect_error,
+    connection_options,
+    leave,
+    stream_failure,
+    watch_closely,
+)
 from loadgen.errors import ClientError, NoAnswer, ProtocolBroken
 from loadgen.pacing import CatchUp, Pace
 from loadgen.recorder import Recorder
@@ -98,15 +106,20 @@ class _Stream:
         except (WebSocketException, OSError) as error:
             self._failed(connect_error(attempt.url, error))
             return False
-        async with connection:
+        try:
             failure = await self._converse(connection)
             if failure is None:
                 await self._wait_for_close(connection)
+                await connection.close()
                 return True
             if isinstance(failure, NoAnswer):
                 connection.transport.abort()  # closing would wait behind audio that nobody reads
             self._failed(failure)
-            connection.transport.abort()  # no close frame, which would end the stream as well
+        except BaseException:  # also an interrupt: nobody comes back for this stream
+            await leave(connection)
+            raise
+        connection.transport.abort()  # no close frame, which would end the stream as well
+        await connection.wait_closed()
         return False
 
     def _failed(self, failure: ClientError) -> None:

@@ -23,7 +23,15 @@ from dataclasses import dataclass
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
-from loadgen.connecting import Timeouts, abandon, open_connection, stream_failure, watch_closely
+from loadgen.connecting import (
+    GOING_AWAY,
+    LEAVE_S,
+    Timeouts,
+    abandon,
+    open_connection,
+    stream_failure,
+    watch_closely,
+)
 from loadgen.errors import ClientError, NoAnswer, ProtocolBroken, ServerFailed
 from loadgen.pacing import Pace
 from loadgen.recorder import Recorder
@@ -46,7 +54,6 @@ from sessions.wire import (
     encode,
 )
 
-GOING_AWAY = 1001
 TICK_S = 0.1
 
 OnMessage = Callable[[float, ServerMessage], None]
@@ -166,7 +173,8 @@ class _Stream:
                 if lost is None:
                     return True
                 self._failed(lost)
-            except BaseException:
+            except BaseException:  # also an interrupt: nobody comes back for this stream
+                connection.close_timeout = LEAVE_S
                 self._hang_up(connection)
                 raise
             abandon(connection)

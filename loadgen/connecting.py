@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
@@ -30,6 +31,10 @@ LIBRARY_LOG.addHandler(logging.NullHandler())  # what the library reports of a d
 RESUMABLE_PING_S = 10.0
 RESUMABLE_PONG_S = 20.0
 """A loss that nobody is told of (a cable, a NAT entry) is noticed after their sum: within the usual grace time."""
+
+GOING_AWAY = 1001
+LEAVE_S = 0.5
+"""How long a client that leaves waits for the server's close frame: its own is on its way, and a person waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,17 @@ def abandon(connection: ClientConnection) -> None:
         for _ in range(MAX_DISCARDED):  # until the reading thread has seen the end; it must not be cut short
             connection.recv(timeout=0.5)
     connection.close()
+
+
+async def leave(connection: AsyncConnection) -> None:
+    """End a connection whose stream nobody will resume, and say so: the server then holds nothing for it.
+
+    Takes at most `LEAVE_S`, also where the server takes nothing.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LEAVE_S):
+            await connection.close(GOING_AWAY)
+    connection.transport.abort()
 
 
 def connect_error(url: str, error: WebSocketException | OSError) -> ClientError:

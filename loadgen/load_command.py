@@ -32,7 +32,7 @@ from loadgen.report import Usage, exit_status, report, text
 from loadgen.resumption import Resuming
 from loadgen.scenario import Scenario, load_clips, plan
 from loadgen.statistics import MissingPackages
-from loadgen.stream_command import environment
+from loadgen.stream_command import environment, termination_interrupts
 from queueing.clock import Clock, SystemClock
 
 SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "data"
@@ -168,7 +168,8 @@ def measure(scenario: Scenario, target: Target, clock: Clock, alone: bool) -> tu
             await play_alone(scenario.clips, target, clock, run)
 
     try:
-        asyncio.run(everything())
+        with termination_interrupts():
+            asyncio.run(everything())
     except KeyboardInterrupt:
         run.interrupted = True
         _warn("interrupted: streams that were open count as such")

@@ -78,7 +78,7 @@ def stream(
     again, at any of the URLs, and the stream goes on where it was.
 
     Standard input may be raw 16 kHz mono PCM16 or any audio file that can be read without seeking. With - and
-    --mic, Ctrl-C ends the sound and waits for the final transcript; a second one interrupts.
+    --mic, Ctrl-C ends the sound and waits for the final transcript; a second one interrupts. SIGTERM does the same.
     """
     if (file is not None) + (synthetic_s is not None) + mic != 1:
         raise click.UsageError("give exactly one of FILE (or -), --synthetic S and --mic")
@@ -90,7 +90,7 @@ def stream(
     ended_by: BaseException | None = None
     stop = threading.Event()
     try:
-        with first_interrupt_sets(stop, when=mic or file == "-"):
+        with first_interrupt_sets(stop, when=mic or file == "-"), termination_interrupts():
             audio = primed(open_source(file, synthetic_s, mic, partial(_warn, display, warnings)))
             if mic:
                 display.note("listening; Ctrl-C ends")
@@ -156,6 +156,22 @@ def first_interrupt_sets(stop: threading.Event, *, when: bool) -> Iterator[None]
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def termination_interrupts() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does at the time: a client that is stopped leaves its server properly, too."""
+
+    def handle(number: int, frame: Any) -> None:  # noqa: ARG001
+        interrupt = signal.getsignal(signal.SIGINT)
+        # Where Ctrl-C is ignored (a shell's background job), SIGTERM is not.
+        (interrupt if callable(interrupt) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    previous = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _show(display: Display, recorder: Recorder, at: float, message: ServerMessage) -> None:

@@ -49,6 +49,8 @@ class Seen:
     frames: list[bytes] = field(default_factory=list)
     messages: list[ClientMessage] = field(default_factory=list)
     closed: threading.Event = field(default_factory=threading.Event)
+    close_code: int | None = None
+    """1006 without a close frame; known once ``closed`` is set."""
 
     @property
     def audio(self) -> bytes:
@@ -79,6 +81,7 @@ class FakeService:
         except ConnectionClosed:
             pass
         finally:
+            seen.close_code = connection.close_code
             seen.closed.set()
 
     def answer(self, connection: ServerConnection, _request: Request) -> Response | None:
