@@ -2,7 +2,8 @@
 
     terminal     the segment being spoken on one line that is redrawn in place: stable words as they are, the rest
                  dimmed; a final takes its place for good
-    no terminal  one line per message: ``~`` for partials, ``|`` behind their stable words; times for finals
+    no terminal  one line per message that says something: ``~`` for partials, ``|`` behind their stable words; times
+                 for finals
     JSON         one object per server message (and one of type ``connection_lost`` for each loss), a summary at the end
 
 Thread-safe: warnings come from the thread that reads the audio.
@@ -126,7 +127,8 @@ class TextDisplay:
     def _partial(self, partial: Partial) -> None:
         stable, text = printable(partial.stable), printable(partial.text)
         if self._columns is None:
-            self._line(f"~ {stable} |{text.removeprefix(stable)}" if stable else f"~ {text}")
+            if text:
+                self._line(f"~ {stable} |{text.removeprefix(stable)}" if stable else f"~ {text}")
             return
         # One column stays free: a full line would wrap, and could not be redrawn in place.
         line = tail(f"{clock_time(partial.end_s)} {text}", self._columns() - 1)

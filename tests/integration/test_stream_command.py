@@ -61,6 +61,23 @@ def test_a_file_becomes_captions_and_a_summary(service: FakeService) -> None:
     assert service.seen[0].audio == load_clip(SAMPLE, pytest.fail)
 
 
+def test_every_mark_of_the_plain_lines_is_explained() -> None:
+    def mark(connection: ServerConnection, seen: Seen) -> None:
+        read_start(connection, seen)
+        for seq, (stable, text) in enumerate([("", ""), ("", "so"), ("so", "so far"), ("so far", "so far")], 1):
+            send(connection, Partial(seq=seq, start_s=0, end_s=seq, stable=stable, text=text))
+        while not isinstance(connection.recv(), str):
+            pass
+        send(connection, Final(seq=5, start_s=0, end_s=4, text="So far.", last=True), Done(audio_s=4, finals=1))
+        connection.close(1000)
+
+    with fake_service(mark) as service:
+        result = run("--synthetic", "4", "--speed", "0", url=service.url)
+    assert result.stdout.splitlines() == ["~ so", "~ so | far", "~ so far |", "[0:00.0 - 0:04.0] So far."]
+    told = " ".join(run("--help").stdout.split())
+    assert "lines that begin with ~, and | ends the words that will not change" in told
+
+
 def test_json_is_one_object_per_message_and_a_summary(service: FakeService) -> None:
     result = run("--synthetic", "2.5", "--speed", "0", "--json", "--frame-ms", "20", url=service.url)
     messages = [json.loads(line) for line in result.stdout.splitlines()]

@@ -95,6 +95,17 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
     assert "\x1b" not in out.getvalue()
 
 
+@pytest.mark.parametrize("text", ["", "  ", "\x1b"])
+def test_a_partial_without_words_is_no_line_but_empties_the_live_line(text: str) -> None:
+    plain, live = io.StringIO(), io.StringIO()
+    wordless = Partial(seq=2, start_s=0, end_s=2, text=text)
+    for display in (TextDisplay(plain, plain, None), TextDisplay(live, live, lambda: 80)):
+        for message in (wordless, PARTIAL, wordless):
+            display.message(1, message)
+    assert plain.getvalue() == "~ hello there\n"
+    assert live.getvalue().endswith(f"hello there{SOLID}{CLEAR}0:02.0 ")
+
+
 def test_silence_is_said_once() -> None:
     out = io.StringIO()
     display = TextDisplay(out, out, None)
