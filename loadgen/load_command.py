@@ -107,7 +107,8 @@ def load(
     """Measure a running service under many concurrent streams of recordings, at real-time pace.
 
     An open loop: streams begin at their time whatever becomes of the others. With --duration, --streams is the
-    average number at once.
+    average number at once. Plays the project's own two samples, of 10 and 40 seconds, unless --speech or
+    HEARLINE_SPEECH gives a folder of recordings.
     """
     speech = click.get_current_context().params["speech"] = speech or default_speech(environment())
     settings = {
