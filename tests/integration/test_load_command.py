@@ -114,6 +114,8 @@ def test_the_environment_names_the_folder_and_without_any_the_option_is_asked_fo
     assert default_speech({"HEARLINE_SPEECH": ""}) == SAMPLES
     with pytest.raises(click.UsageError, match="HEARLINE_SPEECH"):
         default_speech({}, tmp_path / "absent")
+    told = " ".join(CliRunner().invoke(load, ["--help"]).stdout.split())
+    assert "unless --speech or HEARLINE_SPEECH gives a folder of recordings" in told
 
 
 @pytest.mark.parametrize(
