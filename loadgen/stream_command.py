@@ -77,7 +77,8 @@ def stream(
     its final text stands on a line of its own. The last final ends the stream. A connection that breaks is opened
     again, at any of the URLs, and the stream goes on where it was.
 
-    Where standard output is no terminal, guesses are lines that begin with ~, and | ends the words that will not change.
+    Where standard output is no terminal, guesses are lines that begin with ~, and | ends the words that will not
+    change.
 
     Standard input may be raw 16 kHz mono PCM16 or any audio file that can be read without seeking. With - and
     --mic, Ctrl-C ends the sound and waits for the final transcript; a second one interrupts. SIGTERM does the same.

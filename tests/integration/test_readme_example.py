@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection
 
 from sessions.wire import BYTES_PER_SECOND, Done, Error, Final
@@ -38,7 +41,17 @@ def run(behaviour: Behaviour, folder: Path, seconds: int) -> list[str]:
 def refuse(connection: ServerConnection, seen: Seen) -> None:
     connection.recv()
     send(connection, Error(code="unsupported_format", message="44100 Hz", fatal=True))
+    # As the service does, what is still on its way is read: closing over it would reset the connection.
+    reading = threading.Thread(target=read_all, args=(connection,))
+    reading.start()
     connection.close(1003)
+    reading.join()
+
+
+def read_all(connection: ServerConnection) -> None:
+    with suppress(ConnectionClosed):
+        for _message in connection:
+            pass
 
 
 def transcribe(connection: ServerConnection, seen: Seen) -> None:
