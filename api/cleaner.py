@@ -72,15 +72,18 @@ class Cleaner:
         self._do("end_session", session, end)
 
     def cancel_jobs(self, session: str, epoch: int, fields: Mapping[str, str]) -> None:
-        """The session has failed: note that, and remove its jobs, unless a newer connection than ``epoch`` has it."""
+        """The session has failed: note that, and remove its jobs, unless a newer connection than ``epoch`` has it. Of
+        one that Redis forgot nothing is noted: that would stay there."""
 
         def cancel() -> None:
             try:
-                self._buffer.remember(session, fields, epoch=epoch)
+                known = self._buffer.epoch(session) > 0
+                if known:
+                    self._buffer.remember(session, fields, epoch=epoch)
             except TakenOver:
                 log.info("session_taken_over", session=session, step="cancel_jobs")
             else:
-                self._queue.cancel_session(session, keep_events=True)
+                self._queue.cancel_session(session, keep_events=known)
 
         self._do("cancel_jobs", session, cancel)
 

@@ -35,6 +35,7 @@ from api.messages import Assembly
 from api.rates import TokenBucket
 from api.socket_types import (
     EARLY_BYTES,
+    LEAVING,
     BadHandshake,
     EndCause,
     NoThread,
@@ -187,11 +188,12 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
         self._shut_down(socket.SHUT_WR)
 
     def finish(self, reason: int, message: str) -> bool:
-        """As `close`, and wait for the client's own close frame for `CLOSE_TIMEOUT_S`: whether it came, so that the
-        client has everything that was sent before. What else it sends is thrown away."""
+        """As `close`, and wait for the client's own close frame for `CLOSE_TIMEOUT_S`: whether it came as an answer, so
+        that the client has everything that was sent before, or says that it leaves. One with a code of its own does
+        not: the client has given this connection up, and may come back. What else it sends is thrown away."""
         if self._shut or self._assembly.peer_close is not None:
             self.close(reason, message)
-            return self._assembly.peer_close is not None
+            return self._assembly.peer_close in LEAVING
         self._closing, self._violation = True, None
         self._wake_fd = None  # nobody takes its mail any more
         give_up_s = self._clock.monotonic() + CLOSE_TIMEOUT_S
@@ -200,7 +202,7 @@ class StreamSocket(simple_websocket.Server):  # type: ignore[misc]
             while self._assembly.peer_close is None and (left_s := give_up_s - self._clock.monotonic()) > 0:
                 self.receive(left_s)
         self._shut_down(socket.SHUT_WR)
-        return self._assembly.peer_close is not None
+        return self._assembly.peer_close in (reason, *LEAVING)
 
     def abort(self) -> None:
         """Shut the connection down at once, without a close frame. Idempotent."""

@@ -89,6 +89,20 @@ def test_an_older_connection_neither_ends_nor_parks_a_session(redis_client: redi
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
 
 
+@pytest.mark.parametrize("step", ["cancel", "park", "end"])
+def test_nothing_is_left_of_a_session_that_redis_forgot(redis_client: redis.Redis, step: str) -> None:
+    desk = Desk(redis_client)
+    redis_client.flushdb()
+    if step == "cancel":
+        desk.cleaner.cancel_jobs("s", 1, {"over": "[]"})
+    elif step == "park":
+        desk.cleaner.park("s", 1, {"over": "[]"}, keep_slot=True)
+    else:
+        desk.cleaner.end_session("s", 1)
+    assert not leftovers(redis_client)
+    assert not redis_client.exists("hl:{q:main}:parked")
+
+
 @pytest.mark.parametrize("step", ["end", "park"])
 def test_what_an_older_connection_wrote_after_the_end_goes_with_it(redis_client: redis.Redis, step: str) -> None:
     """It stood still meanwhile. Nothing in Redis says any more that it is an older one."""

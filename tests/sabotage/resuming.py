@@ -110,6 +110,22 @@ RESUMING = (
         "tests/unit/test_api_effects.py::test_nothing_is_built_on_a_write_that_was_given_up",
     ),
     Sabotage(
+        "forgotten-and-noted",
+        "api/cleaner.py",
+        "if known:",
+        "if True:",
+        "Nothing is noted of a session that Redis forgot.",
+        "tests/integration/test_audio_clean_up.py::test_nothing_is_left_of_a_session_that_redis_forgot[cancel]",
+    ),
+    Sabotage(
+        "any-close-is-an-answer",
+        "api/socket.py",
+        "return self._assembly.peer_close in (reason, *LEAVING)",
+        "return self._assembly.peer_close is not None",
+        "Who gives a connection up may come back for the end of its stream.",
+        "tests/unit/test_api_socket_quiet.py::test_a_client_that_gives_its_connection_up_has_not_heard_the_end",
+    ),
+    Sabotage(
         "ended-session-is-parked",
         "api/cleaner.py",
         "if self._buffer.epoch(session):",

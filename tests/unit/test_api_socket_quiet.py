@@ -8,7 +8,7 @@ import pytest
 
 from api.socket_types import EndCause, SocketEnded
 from queueing.clock import ManualClock, SystemClock
-from tests.support.frames import PING, PONG, frame
+from tests.support.frames import PING, PONG, close_frame, frame
 from tests.unit.test_api_socket import LIMITS, Pair
 
 
@@ -49,6 +49,18 @@ def test_a_client_is_not_given_up_for_a_time_in_which_the_server_was_held_up() -
     with pytest.raises(SocketEnded) as silent:
         pair.server.receive(60)
     assert silent.value.cause is EndCause.DEAD_PEER
+    pair.close()
+
+
+@pytest.mark.parametrize("first", ["client", "server"])
+@pytest.mark.parametrize(("code", "answer"), [(1008, True), (1000, True), (1001, True), (1011, False), (4000, False)])
+def test_a_client_that_gives_its_connection_up_has_not_heard_the_end(first: str, code: int, answer: bool) -> None:
+    """As libraries do when no pong came: their close is on its way before ours arrives."""
+    pair = Pair(SystemClock())
+    pair.client.send(close_frame(code))
+    if first == "client":
+        assert pair.server.receive(5) == []
+    assert pair.server.finish(1008, "slow") is (answer and (first == "server" or code != 1008))
     pair.close()
 
 
