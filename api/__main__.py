@@ -17,6 +17,7 @@ from flask import Flask
 from api.garbage import settle
 from api.memory import share_one_arena
 from api.settings import ApiSettings
+from api.urgency import share_the_interpreter
 from queueing.connect import check_redis, connect, without_password
 from queueing.errors import QueueUnavailable, SettingsError, UnsafeRedis
 from queueing.logs import configure_logs
@@ -55,6 +56,7 @@ def _serve(settings: ApiSettings) -> None:
     def load() -> Flask:
         app = build(settings, root_pid)
         settle()
+        share_the_interpreter()
         return app
 
     clean_metrics(settings.metrics_dir, psutil.pid_exists)

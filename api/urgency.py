@@ -1,4 +1,4 @@
-"""Threads that serve streams interrupt nobody: none of them is waited for by the millisecond."""
+"""Who waits for whom: threads that serve streams interrupt nobody, and nobody waits long for the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+
+SWITCH_S = 0.001
+"""The interpreter's own is 5 ms. The thread that serves the streams takes its lock back at once after each read of a
+socket, so a request waits for all of that, several times: it goes from thread to thread."""
+
+
+def share_the_interpreter() -> None:
+    """A thread that waits for the interpreter's lock for `SWITCH_S` gets it."""
+    sys.setswitchinterval(SWITCH_S)
 
 
 @contextlib.contextmanager
