@@ -126,8 +126,7 @@ def leave_by_coroutine(url: str, audio: bytes) -> None:
                 url, audio, Start(), clock=SystemClock(), sending=Sending(0), timeouts=NO_HURRY, recorder=recorder
             )
         )
-        while not recorder.session:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(eventually, lambda: recorder.session, what="the session")
         streaming.cancel()
         await asyncio.wait({streaming}, timeout=30)
         assert streaming.cancelled()
