@@ -21,7 +21,7 @@ from loadgen.recorder import Recorder
 from queueing.clock import SystemClock
 from sessions.wire import BYTES_PER_SECOND, ServerMessage, Start
 from tests.support.eventually import eventually
-from tests.support.fake_service import FakeService, Seen, behave, fake_service, read_start
+from tests.support.fake_service import FakeService, Seen, behave, fake_service, listen, read_start
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
@@ -56,7 +56,7 @@ def told(service: FakeService) -> list[int | None]:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_stream_that_is_stopped_leaves(number: int) -> None:
-    with fake_service() as service:
+    with fake_service(listen) as service:
         process = start("stream", str(DATA / "sample.flac"), url=service.url)
         eventually(lambda: service.seen and service.seen[0].frames, timeout_s=30, what="the first frame")
         out, _errors = stop(process, number)
@@ -66,7 +66,7 @@ def test_a_stream_that_is_stopped_leaves(number: int) -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_load_that_is_stopped_leaves_with_all_its_streams(number: int) -> None:
-    with fake_service() as service:
+    with fake_service(listen) as service:
         settings = ("--speech", str(DATA), "--streams", "8", "--arrivals", "synchronized")
         process = start("load", *settings, url=service.url)
         eventually(
@@ -82,7 +82,7 @@ def test_a_load_that_is_stopped_leaves_with_all_its_streams(number: int) -> None
 
 @pytest.mark.parametrize("arguments", [("stream", str(DATA / "sample.flac")), ("load", "--speech", str(DATA))])
 def test_a_background_job_that_is_terminated_leaves(arguments: tuple[str, ...]) -> None:
-    with fake_service() as service:
+    with fake_service(listen) as service:
         process = start(*arguments, url=service.url, ignoring=True)
         eventually(lambda: service.seen and service.seen[0].frames, timeout_s=30, what="the first frame")
         stop(process, signal.SIGTERM)
@@ -94,9 +94,7 @@ def test_an_interrupt_while_texts_are_decoded_alone_is_one() -> None:
         if len(service.seen) <= 2:
             behave(connection, seen)
             return
-        read_start(connection, seen)
-        for message in connection:
-            seen.frames.append(message if isinstance(message, bytes) else b"")
+        listen(connection, seen)
 
     with fake_service(slow_alone) as service:
         settings = ("--speech", str(DATA), "--streams", "2", "--arrivals", "synchronized", "--speed", "0", "--alone")
@@ -154,6 +152,6 @@ def test_leaving_does_not_wait_for_a_server_that_takes_nothing(leave: Leave, aud
 
 @both
 def test_a_client_that_is_stopped_leaves_for_good(leave: Leave) -> None:
-    with fake_service() as service:
+    with fake_service(listen) as service:
         leave(service.url, bytes(60 * BYTES_PER_SECOND))
         assert told(service) == [1001]

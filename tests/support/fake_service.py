@@ -145,6 +145,16 @@ def behave(
         assert isinstance(decoded, Flush | End | Keepalive)
 
 
+def listen(connection: ServerConnection, seen: Seen) -> None:
+    """A service that takes everything and never ends a stream: for tests of clients that leave before the end."""
+    read_start(connection, seen)
+    for message in connection:
+        if isinstance(message, bytes):
+            seen.frames.append(message)
+        else:
+            seen.messages.append(decode_client(message))
+
+
 def seconds(size: int) -> float:
     return size / BYTES_PER_SECOND
 
