@@ -134,7 +134,7 @@ def test_a_broken_upgrade_is_a_client_error_and_takes_no_slot(
 
 
 def test_readiness_follows_the_workers(api: LiveApi, redis_client: redis.Redis) -> None:
-    eventually(lambda: not api.ready, what="no readiness without a worker")
+    eventually(lambda: not api.says_ready, what="no readiness without a worker")
     body = api.json("/ready")
     assert body["ready"] is False
     assert "worker" in body["reason"]
@@ -142,7 +142,7 @@ def test_readiness_follows_the_workers(api: LiveApi, redis_client: redis.Redis) 
         eventually(lambda: api.ready, what="readiness")
         assert api.metric("hearline_workers_ready") == 1
     redis_client.flushall()
-    eventually(lambda: not api.ready, what="the loss of readiness")
+    eventually(lambda: not api.says_ready, what="the loss of readiness")
     assert api.get("/health")[0] == 200
 
 
@@ -155,7 +155,7 @@ def test_a_worker_counts_only_once_its_model_is_loaded(api: LiveApi, redis_clien
 
     for state in ("starting", "loading", "draining"):
         eventually(partial(seen, state), what=f"the {state} worker on the page")
-        assert not api.ready
+        assert not api.says_ready
     eventually(lambda: seen("ready") and api.ready, what="readiness")
     queue.forget_worker("w1")
 

@@ -78,7 +78,7 @@ def test_near_its_memory_limit_no_stream_begins_and_those_that_run_are_finished(
             def near_the_limit() -> bool:
                 """Again at each look: what Redis frees in the background would lead away from the limit."""
                 redis_client.config_set("maxmemory", int(redis_client.info("memory")["used_memory"] / 0.95))
-                return not api.ready
+                return not api.says_ready
 
             try:
                 eventually(near_the_limit, 20, what="readiness that says it")

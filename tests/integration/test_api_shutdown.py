@@ -51,7 +51,7 @@ def test_a_drain_is_announced_and_running_streams_get_their_finals(api: LiveApi,
         client.send(SOUND)
         receive_until(client, Ready)
         api.process.terminate()
-        eventually(lambda: not api.ready, what="readiness off")
+        eventually(lambda: not api.says_ready, what="readiness off")
         assert "ends" in api.json("/ready")["reason"]
         assert api.get("/health")[0] == 200
         with pytest.raises(InvalidStatus) as refused, api.connect():

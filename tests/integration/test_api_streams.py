@@ -236,7 +236,7 @@ def test_a_final_that_cannot_be_decoded_is_an_explicit_error(api: LiveApi, worke
 
 
 def test_a_waiting_stream_hears_that_no_worker_is_there(api: LiveApi, redis_client: redis.Redis) -> None:
-    eventually(lambda: not api.ready, what="the loss of the last worker")
+    eventually(lambda: not api.says_ready, what="the loss of the last worker")
     with api.connect() as client:
         client.send(speech(1.0))
         client.send(encode(Flush()))

@@ -22,6 +22,7 @@ from ops.runtime import Runtime
 from queueing.clock import SystemClock
 from queueing.local_redis import free_port
 from sessions.api_keys import KeyRecord
+from tests.support.eventually import eventually
 from tests.support.live_api import LiveApi
 
 
@@ -75,6 +76,7 @@ def test_a_taken_port_is_wrong_and_the_fix_is_named() -> None:
 def test_a_port_that_another_hearline_has_is_told_from_a_stranger(redis_url: str) -> None:
     """As with two `hearline up`, of which the run file names the newer one alone."""
     with LiveApi(redis_url) as api:
+        eventually(lambda: b"no worker" in api.get("/ready")[1], what="the first look at Redis")
         result = doctor("--json", HEARLINE_PORT=str(api.port))
         port = findings(result)["port"]
         assert (result.exit_code, port["level"]) == (0, "ok"), result.output

@@ -88,7 +88,7 @@ def test_redis_comes_last_and_goes_for_a_while(tmp_path: Path) -> None:
             eventually(lambda: api.ready, timeout_s=30, what="readiness once Redis is there")
             speak(api)
             server.kill()
-            eventually(lambda: not api.ready, what="the loss in /ready")
+            eventually(lambda: not api.says_ready, what="the loss in /ready")
             worker.await_log('"event": "redis_away"')
             with door(port) as shut:
                 eventually(lambda: len(shut.knocks) >= 20, timeout_s=60, what="an outage that lasts")
