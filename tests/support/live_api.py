@@ -150,8 +150,8 @@ class LiveApi:
     @property
     def ready(self) -> bool:
         """Whether it says so of the workers that are registered now: its latest look at Redis may be a second old and
-        of the test before, and a stream would be told of the moment in which that test's worker had gone. (Who gives keys
-        to clients keeps the workers to himself; there it is enough that it says so.)"""
+        of the test before, and a stream would be told of the moment in which that test's worker had gone. (Who gives
+        keys to clients keeps the workers to himself; there it is enough that it says so.)"""
         if not self.says_ready:
             return False
         try:
