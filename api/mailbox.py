@@ -28,10 +28,12 @@ class WorkersChanged:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """This process ends; the stream has until ``deadline_s`` (monotonic), one that comes back until ``leave_s``."""
+    """This process ends; the stream has until ``deadline_s`` (monotonic), one that comes back until ``leave_s``.
+    ``for_good``: no other takes its place."""
 
     deadline_s: float
     leave_s: float
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)

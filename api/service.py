@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -205,7 +206,9 @@ class StreamService:
 
     def _drain_until(self, deadline_s: float) -> Drain:
         now_s = self.clock.monotonic()
-        return Drain(deadline_s, now_s + self._rng.uniform(0.0, min(LEAVE_WITHIN_S, max(0.0, deadline_s - now_s))))
+        leave_s = now_s + self._rng.uniform(0.0, min(LEAVE_WITHIN_S, max(0.0, deadline_s - now_s)))
+        mark = self.settings.stop_mark
+        return Drain(deadline_s, leave_s, for_good=bool(mark) and os.path.exists(mark))
 
     # The worker process calls these (see `api.server.Drainable`).
 

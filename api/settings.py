@@ -152,6 +152,11 @@ class ApiSettings(QueueSettings):
         le=600,
         description="Time after SIGTERM in which streams get the final of their audio so far, then `shutting_down`.",
     )
+    stop_mark: str = Field(
+        "",
+        description="A file that whoever stops the service for good makes before it sends SIGTERM, as `hearline up` "
+        "does. Where it is, clients that would come back get the final of their audio so far as well.",
+    )
     resume_grace_s: float = Field(
         30.0,
         ge=0,

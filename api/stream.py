@@ -212,8 +212,8 @@ class Stream:
                     self._runner.run(self._session.on_reconnected(now))
                 case WorkersChanged(alive):
                     self._runner.run(self._session.on_workers(now, alive=alive))
-                case Drain(deadline_s, leave_s):
-                    self._runner.run(self._session.on_drain(now, deadline_s, leave_s))
+                case Drain(deadline_s, leave_s, for_good):
+                    self._runner.run(self._session.on_drain(now, deadline_s, leave_s, for_good=for_good))
                 case TakenOver():
                     self._runner.run(self._session.on_taken_over(now))
         if dropped:

@@ -27,6 +27,8 @@ from queueing.connect import check_redis, connect
 from queueing.errors import QueueUnavailable, UnsafeRedis
 from queueing.scratch import Scratch, scratch_folder
 
+STOP_MARK = "stopping"
+"""Name of the file, beside the metrics, that tells web processes that no other will take their place."""
 REDIS_RETRY_S = 2.0
 """Seconds between two tries to bring an own Redis back."""
 
@@ -100,6 +102,7 @@ class Service:
             rules=rules,
             chore=self._look_after_redis,
             on_ended=self._forget_gauges,
+            on_stop=self._mark_the_stop,
         )
         self._environment = environment
 
@@ -148,6 +151,7 @@ class Service:
             "REDIS_URL": redis_url,
             "HEARLINE_HOST": self._plan.host,
             "PROMETHEUS_MULTIPROC_DIR": scratch.path,
+            "HEARLINE_STOP_MARK": str(Path(scratch.path) / STOP_MARK),
             "PYTHONUNBUFFERED": "1",
         }
         if self._plan.folder is None:
@@ -215,6 +219,15 @@ class Service:
             self._output.say(f"Redis does not come back, trying again: {error}")
         else:
             self._redis_is_down = False
+
+    def _mark_the_stop(self) -> None:
+        """With an own Redis that keeps nothing all streams end: nobody could come back to one."""
+        if self._redis is None or self._plan.data_dir is not None or self._metrics_dir is None:
+            return
+        try:
+            (Path(self._metrics_dir) / STOP_MARK).touch()
+        except OSError as error:
+            self._output.say(f"streams may end without their last words: {STOP_MARK} cannot be made ({error.strerror})")
 
     def _forget_gauges(self, pid: int) -> None:
         """A dead process's live gauges must not be counted on."""

@@ -101,6 +101,7 @@ class Supervisor:
         stages: Sequence[str] = ("web",),
         chore: Callable[[], None] | None = None,
         on_ended: Callable[[int], None] | None = None,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._environment = environment
         self._output = output
@@ -108,6 +109,7 @@ class Supervisor:
         self._patience_s = drain_s + KILL_AFTER_S
         self._chore = chore
         self._on_ended = on_ended
+        self._on_stop = on_stop
         self._rules = rules or RestartRules()
         self._slots: list[_Slot] = []
         self._stage_order = stages
@@ -224,6 +226,7 @@ class Supervisor:
             for slot in self._slots:
                 slot.restart_at_s = None
             self._stopping = _Stopping(stages)
+            self._on_stop()
             self._terminate_stage()
         elif self._stopping.stages:
             self._output.say(f"{reason} again: ending everything now")

@@ -62,14 +62,17 @@ class Timers(Outcomes):
             effects.append(self._read(now))
         return effects
 
-    def on_drain(self, now: float, deadline: float, leave_at: float | None = None) -> list[Effect]:
+    def on_drain(
+        self, now: float, deadline: float, leave_at: float | None = None, *, for_good: bool = False
+    ) -> list[Effect]:
         """This process ends at ``deadline``: no more audio is taken, what was received gets its final, then the
         client is told `shutting_down` (a stream that has ended itself finishes as usual). One that has promised to
-        come back goes on until ``leave_at`` and is told then: it loses nothing."""
+        come back goes on until ``leave_at`` and is told then: it loses nothing. ``for_good``: nobody may be there
+        when it comes back, so it gets its final as well; where somebody is, it goes on from there."""
         if self.closed:
             return []
         self._drain_deadline = deadline
-        if self._stream.comes_back:
+        if self._stream.comes_back and not for_good:
             self._leave_at = min(deadline, now if leave_at is None else leave_at)
             return []
         return [] if self._stream.phase is Phase.ENDING else self._stream.end(now, Ending.DRAIN)

@@ -289,4 +289,4 @@ def test_a_process_that_ends_lets_go_at_once_of_who_promised_to_come_back(
         again.send(encode(End()))
         messages = receive_all(again)
         assert [final.text for final in finals_of(messages)] == [text_of(SOUND)]
-        assert ending.stop(timeout_s=10) == 0
+        assert ending.end(timeout_s=10) == 0

@@ -64,7 +64,7 @@ def test_a_drain_is_announced_and_running_streams_get_their_finals(api: LiveApi,
         (final,) = [message for message in messages if isinstance(message, Final)]
         assert (final.text, final.last) == (text_of(SOUND), True)
         assert last_error(messages) == "shutting_down"
-        assert api.stop(timeout_s=10) == 0
+        assert api.end(timeout_s=10) == 0
 
 
 def test_what_cannot_finish_in_the_drain_time_is_told_so(redis_server: RedisServer, redis_client: redis.Redis) -> None:
@@ -80,7 +80,7 @@ def test_what_cannot_finish_in_the_drain_time_is_told_so(redis_server: RedisServ
         messages = receive_all(client)
         assert client.protocol.close_code == 1012
         assert last_error(messages) == "shutting_down"
-        assert api.stop(timeout_s=10) == 0
+        assert api.end(timeout_s=10) == 0
     assert not leftovers(redis_client)
 
 
@@ -94,7 +94,7 @@ def test_an_interrupt_ends_streams_at_once_with_a_reason(api: LiveApi, signals: 
             api.process.send_signal(number)
         assert last_error(receive_all(client, timeout_s=5)) == "shutting_down"
         assert client.protocol.close_code == 1012
-        assert api.stop(timeout_s=5) == 0
+        assert api.end(timeout_s=5) == 0
 
 
 def test_a_client_that_does_not_react_cannot_hold_up_the_end(api: LiveApi) -> None:

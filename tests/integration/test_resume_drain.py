@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -66,7 +67,7 @@ def test_what_was_received_is_final_and_the_stream_goes_on_behind_it(
         ending.process.terminate()
         first = finals_of(told_to_go(client))
         assert [(final.last, final.text) for final in first] == [(False, text_of(SOUND[:96_000]))]
-        assert ending.stop(timeout_s=10) == 0
+        assert ending.end(timeout_s=10) == 0
         assert held(redis_client, ready.session) == (True, True, True)
         again = come_back(api, ready, last_seq=1)
         assert byte_of(resumed(again).received_s) == 96_000
@@ -95,7 +96,7 @@ def test_what_is_not_final_in_time_is_told_to_who_comes_back(
         eventually(lambda: ending.metric("hearline_audio_received_seconds_total") >= 5.5, what="stored audio")
         ending.process.send_signal(number)
         assert not finals_of(told_to_go(client))
-        assert ending.stop(number, timeout_s=10) == 0
+        assert ending.end(timeout_s=10) == 0
         assert held(redis_client, ready.session) == (True, True, True)
         again = come_back(api, ready)
         assert resumed(again).received_s == 6.0
@@ -116,7 +117,7 @@ def test_who_stays_away_is_reaped_by_another_process(
         client.send(SOUND)
         ending.process.terminate()
         told_to_go(client)
-        assert ending.stop(timeout_s=10) == 0
+        assert ending.end(timeout_s=10) == 0
         eventually(lambda: not leftovers(redis_client), timeout_s=20, what="clean Redis")
         assert refused(come_back(api, ready)) == "resume_refused"
 
@@ -135,6 +136,32 @@ def test_who_wants_nothing_held_has_its_last_final_and_leaves_nothing(
         ending.process.terminate()
         (final,) = [message for message in told_to_go(client) if isinstance(message, Final)]
         assert (final.last, final.text) == (True, text_of(SOUND))
-        assert ending.stop(timeout_s=10) == 0
+        assert ending.end(timeout_s=10) == 0
         assert not leftovers(redis_client)
         assert not redis_client.exists(PARKED)
+
+
+def test_who_promised_to_come_back_has_its_final_where_nobody_will_be(
+    api: LiveApi, redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    """And where somebody is, as when the service is started again, it goes on behind it."""
+    mark = tmp_path / "stopping"
+    with (
+        LiveApi(redis_server.url, resume_grace_s=GRACE_S, drain_s=20, stop_mark=mark) as ending,
+        working(redis_client, ending, api),
+    ):
+        client, ready = begin(ending, Start(language="en", partials=False, resume=True))
+        client.send(SOUND[:96_000])
+        eventually(lambda: ending.metric("hearline_audio_received_seconds_total") >= 2.5, what="stored audio")
+        mark.touch()
+        ending.process.terminate()
+        first = finals_of(told_to_go(client))
+        assert [(final.last, final.text) for final in first] == [(False, text_of(SOUND[:96_000]))]
+        assert ending.end(timeout_s=10) == 0
+        again = come_back(api, ready, last_seq=1)
+        assert byte_of(resumed(again).received_s) == 96_000
+        again.send(SOUND[96_000:])
+        again.send(encode(End()))
+        messages = receive_all(again)
+        assert [(final.seq, final.text) for final in finals_of(messages)] == [(2, text_of(SOUND[96_000:]))]
+        assert messages[-1] == Done(audio_s=6.0, finals=2)

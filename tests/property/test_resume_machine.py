@@ -126,10 +126,11 @@ class ResumeMachine(RuleBasedStateMachine):
         self.stream.lost = True
 
     @precondition(lambda self: not self.stream.lost and not self.stream.over)
-    @rule(patience=st.sampled_from([0.0, 1.0]))
-    def drain(self, patience: float) -> None:
-        self.cut_by_hand |= not self.stream.session._stream.comes_back
-        self.stream.run(self.stream.session.on_drain(self.stream.now, self.stream.now + patience))
+    @rule(patience=st.sampled_from([0.0, 1.0]), for_good=st.booleans())
+    def drain(self, patience: float, for_good: bool) -> None:
+        self.cut_by_hand |= for_good or not self.stream.session._stream.comes_back
+        now = self.stream.now
+        self.stream.run(self.stream.session.on_drain(now, now + patience, for_good=for_good))
         self.stream.wait(patience)
 
     @precondition(lambda self: self.stream.lost or self.stream.over)

@@ -79,9 +79,14 @@ class LiveApi:
             return False
 
     def stop(self, number: int = signal.SIGTERM, timeout_s: float = 30) -> int:
-        """Send the signal, wait for the end; the exit status. A process that does not end fails the test."""
+        """Send the signal and wait for the end; the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
+        return self.end(timeout_s)
+
+    def end(self, timeout_s: float = 30) -> int:
+        """Wait for the end of a process that was sent a signal; the exit status. (A second SIGTERM that comes while the
+        interpreter winds up would be its death.) A process that does not end fails the test."""
         try:
             status = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
