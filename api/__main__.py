@@ -1,10 +1,11 @@
 """``python -m api``: the web processes, until SIGTERM or Ctrl-C.
 
-Exit status: 0 stopped on request, 1 cannot run (port taken, unsafe Redis), 2 wrong settings.
+Exit status: 0 stopped on request, 1 cannot run (port taken, unsafe Redis), 2 wrong settings or arguments.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import sys
@@ -29,8 +30,23 @@ FILES_PER_STREAM = 3
 SPARE_FILES = 1_024
 
 
-def main() -> None:
+def parse_arguments(arguments: list[str]) -> None:
+    """Handles ``--help`` and refuses anything else: all is set through the environment."""
+    argparse.ArgumentParser(
+        prog="python -m api",
+        description="Hearline's web process: takes audio over WebSockets, queues its decodes in Redis, sends captions\n"
+        "back; serves the page, /health, /ready, /v1/status and /metrics.\n"
+        "It takes no options: the port and all else are set by the variables below (docs/configuration.md).\n"
+        "SIGTERM drains it, Ctrl-C ends its streams at once. In a Procfile: web: python -m api\n"
+        "`hearline up` runs it together with workers and a Redis.",
+        epilog=ApiSettings.help_text(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args(arguments)
+
+
+def main(arguments: list[str]) -> None:
     """Read the settings, prepare the process, run gunicorn."""
+    parse_arguments(arguments)
     try:
         settings = ApiSettings.from_env(os.environ)  # noqa: TID251
     except SettingsError as error:
@@ -111,4 +127,4 @@ def _raise_file_limit(settings: ApiSettings) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

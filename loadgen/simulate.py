@@ -125,7 +125,7 @@ def as_text(fields: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@click.command(help=__doc__)
+@click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--durations",
     type=click.Path(path_type=Path),

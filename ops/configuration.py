@@ -121,5 +121,15 @@ def _table(rows: Iterable[tuple[SettingRow, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Print docs/configuration.md, rendered from the programs' settings classes.
+
+    \b
+      python -m ops.configuration > docs/configuration.md
+    """
     click.echo(render(), nl=False)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m ops.configuration")

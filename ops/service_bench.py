@@ -1,5 +1,6 @@
 """Measure the whole service on this machine: latency, text and CPU time under real-time streams of utterances.
 
+\b
     python -m ops.service_bench --speech DIR                              1, 2, 4, 8, 10 and 20 streams
     python -m ops.service_bench --speech DIR --streams 10 --workers 2 --json
     python -m ops.service_bench --speech DIR --long                       also: long recordings, segment by segment
@@ -9,6 +10,7 @@ It starts a service of its own (`hearline up` with its own Redis, on a free port
 to it with `hearline load`: staggered, in an open loop. Nothing else should run meanwhile. docs/measurements.md
 explains every figure. As JSON:
 
+\b
     streams.N.{final_latency_s,first_text_s}.{p50,p95,max}   streams.N.{wer,wer_alone}
     streams.N.cpu_per_audio_s     CPU seconds of web, workers and Redis for a second of audio sent; cpu_s by process
     streams.N.exactly_once_in_order, streams_planned, streams_done, generator
@@ -44,6 +46,8 @@ STREAMS = (1, 2, 4, 8, 10, 20)
 LEAST_S, MOST_S = 5.0, 15.0
 IDENTICAL_CLIPS = 2
 BUSY_CLIPS = 16
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def _policies(_ctx: click.Context, _parameter: click.Parameter, text: str) -> tu
     return names
 
 
-@click.command("service_bench", help=__doc__, context_settings={"max_content_width": 120})
+@click.command("service_bench", help=__doc__, context_settings=HELP)
 @click.option("--speech", type=click.Path(path_type=Path, file_okay=False), required=True, metavar="DIR")
 @click.option("--streams", default=",".join(map(str, STREAMS)), show_default=True, callback=_numbers, metavar="N,...")
 @click.option("--duration", "duration_s", type=click.FloatRange(5, 3600), default=90.0, show_default=True, metavar="S")

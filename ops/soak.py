@@ -1,5 +1,6 @@
 """Soak the whole service on this machine: many real-time streams for minutes, or many streams that come and go.
 
+\b
     python -m ops.soak --streams 300 --minutes 15                zero lost finals, flat memory, prompt /health
     python -m ops.soak --streams 100 --minutes 3 --json
     python -m ops.soak --cycles 1000 --seed 7                    connects and disconnects at random moments
@@ -29,12 +30,14 @@ from queueing.clock import SystemClock
 
 AUDIO = (SAMPLE.with_name("pauses.flac"), SAMPLE)
 
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
 
 def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-@click.command("soak", help=__doc__, context_settings={"max_content_width": 120})
+@click.command("soak", help=__doc__, context_settings=HELP)
 @click.option("--streams", type=click.IntRange(1, 2_000), default=100, show_default=True, help="Open at any time.")
 @click.option("--minutes", type=click.FloatRange(0.1, 24 * 60), default=3.0, show_default=True)
 @click.option("--web", type=click.IntRange(1, 64), default=1, show_default=True, help="Web processes, a port each.")

@@ -79,6 +79,12 @@ class EnvSettings(BaseModel):
             )
 
     @classmethod
+    def help_text(cls) -> str:
+        """The settings for a program's ``--help``: a line each, indented by two."""
+        rows = [f"  {row.name:32s} {row.default or '(unset)':24s} {row.meaning}" for row in cls.rows()]
+        return "Environment variables and their defaults:\n" + "\n".join(rows)
+
+    @classmethod
     def _field(cls, item: ErrorDetails) -> FieldInfo | None:
         given = item["loc"][:1]
         return next((info for name, info in cls.model_fields.items() if given == (cls._env_name(name, info),)), None)

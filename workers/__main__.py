@@ -37,12 +37,12 @@ log = structlog.get_logger()
 
 def parse_arguments(arguments: list[str]) -> bool:
     """Whether only to check the model; handles ``--help`` and refuses anything else."""
-    rows = [f"  {row.name:32s} {row.default or '(unset)':24s} {row.meaning}" for row in WorkerSettings.rows()]
     parser = argparse.ArgumentParser(
         prog="python -m workers",
         description="A Hearline worker: claims decodes from the queue, runs the model, reports the text.\n"
-        "SIGTERM or Ctrl-C drains it, a second one ends it at once.",
-        epilog="Environment variables and their defaults:\n" + "\n".join(rows),
+        "SIGTERM or Ctrl-C drains it, a second one ends it at once. In a Procfile: worker: python -m workers\n"
+        "`hearline up` runs workers together with a web process and a Redis.",
+        epilog=WorkerSettings.help_text(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

@@ -137,7 +137,7 @@ def bundled() -> Transcriber:
     return load_whisper(files, WhisperOptions(threads=1))
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--limit", type=int, help="Recordings; default: all.")
 @click.option("--keep", type=click.Path(dir_okay=False, path_type=Path), help="Write the hypotheses here, as JSON.")
