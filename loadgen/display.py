@@ -4,7 +4,8 @@
                  dimmed; a final takes its place for good
     no terminal  one line per message that says something: ``~`` for partials, ``|`` behind their stable words; times
                  for finals
-    JSON         one object per server message (and one of type ``connection_lost`` for each loss), a summary at the end
+    JSON         one object per server message, as it came and with `ARRIVAL` beside its own fields (and one of type
+                 ``connection_lost`` for each loss), a summary at the end
 
 Thread-safe: warnings come from the thread that reads the audio.
 """
@@ -23,6 +24,10 @@ from sessions.wire import Error, Final, Partial, Ready, ServerMessage
 
 CLEAR = "\r\x1b[K"
 DIM, SOLID = "\x1b[2m", "\x1b[22m"
+
+ARRIVAL = "at_s"
+"""The one key that JSON lines add: when it arrived, by the client's clock, since the stream began. No message of the
+protocol has a field of that name, so none is written over."""
 
 
 class Display(Protocol):
@@ -50,10 +55,10 @@ class JsonDisplay:
         self._lock = threading.Lock()
 
     def message(self, at_s: float, message: ServerMessage) -> None:
-        self._write({**message.model_dump(exclude_none=True), "received_s": round(at_s, 3)})
+        self._write({**message.model_dump(exclude_none=True), ARRIVAL: round(at_s, 3)})
 
     def lost(self, at_s: float, failure: ClientError) -> None:
-        self._write({"type": "connection_lost", "reason": str(failure), "received_s": round(at_s, 3)})
+        self._write({"type": "connection_lost", "reason": str(failure), ARRIVAL: round(at_s, 3)})
 
     def note(self, text: str) -> None:
         with self._lock:

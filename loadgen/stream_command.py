@@ -54,7 +54,11 @@ from sessions.wire import ServerMessage
 )  # fmt: skip
 @decoding_options
 @click.option("--words", is_flag=True, help="Show when each word of a final was said.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per server message, then a summary object.")
+@click.option(
+    "--json", "as_json", is_flag=True,
+    help="One JSON object per server message, with at_s (when it came: seconds since the stream began, by this "
+    "machine's clock); then a summary object.",
+)  # fmt: skip
 @click.option(
     "--frame-ms", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Audio in one message."
 )

@@ -5,12 +5,28 @@ from __future__ import annotations
 import io
 import json
 import random
+from typing import get_args
 
 import pytest
 from rich.cells import cell_len
 
 from loadgen.display import CLEAR, DIM, SOLID, JsonDisplay, TextDisplay, clock_time, printable, tail
-from sessions.wire import Error, Final, Partial, Word
+from loadgen.errors import NoAnswer
+from sessions.wire import (
+    Ack,
+    ClientMessage,
+    Done,
+    Error,
+    Final,
+    Partial,
+    Ready,
+    ServerMessage,
+    Status,
+    Timing,
+    Word,
+    encode,
+)
+from tests.support.fake_service import LIMITS
 
 PARTIAL = Partial(seq=1, start_s=0, end_s=61.25, text=" hello there")
 FINAL = Final(seq=2, start_s=0, end_s=62.0, text="Hello there.", last=True)
@@ -118,15 +134,43 @@ def test_a_transcript_cannot_steer_the_terminal() -> None:
     assert printable("a\x1b[2J\r\nb\u202ec\x00") == "a [2J  b c"
 
 
-def test_json_lines_hold_every_field_and_the_time_of_arrival() -> None:
+MESSAGES = {
+    type(message): message
+    for message in (
+        Ready(session="s", limits=LIMITS, token="t", resume_s=30, received_s=5.5, resumed=True),
+        PARTIAL,
+        FINAL.model_copy(update={"timing": Timing(queue_ms=3, decode_ms=40, audio_s=62)}),
+        Ack(received_s=7.25),
+        Status(lag_s=2, partial_interval_s=3),
+        Done(audio_s=62, finals=1),
+        Error(code="overloaded", message="full", fatal=True, retry_after_s=5),
+    )
+}
+
+
+@pytest.mark.parametrize("kind", get_args(ServerMessage), ids=lambda kind: kind.__name__)
+def test_json_lines_are_the_message_as_it_came_and_the_time_of_arrival(kind: type[ServerMessage]) -> None:
+    out, message = io.StringIO(), MESSAGES[kind]
+    JsonDisplay(out, out).message(1.23456, message)
+    line = json.loads(out.getvalue())
+    sent = json.loads(encode(message))
+    assert line == {**sent, "at_s": 1.235}
+    added = line.keys() - sent.keys()
+    for other in get_args(ServerMessage) + get_args(ClientMessage):
+        assert not added & other.model_fields.keys(), "a message's own field is written over"
+
+
+def test_json_lines_of_the_client_itself_are_of_no_type_of_the_protocol() -> None:
     out, errors = io.StringIO(), io.StringIO()
     display = JsonDisplay(out, errors)
-    display.message(1.23456, FINAL)
+    display.lost(1.23456, NoAnswer("a pong", 20))
     display.summary("failed: why", {"exit_status": 4})
-    final, summary = (json.loads(line) for line in out.getvalue().splitlines())
-    assert final == {**FINAL.model_dump(exclude_none=True), "received_s": 1.235}
+    lost, summary = (json.loads(line) for line in out.getvalue().splitlines())
+    assert lost == {"type": "connection_lost", "reason": str(NoAnswer("a pong", 20)), "at_s": 1.235}
     assert summary == {"type": "summary", "exit_status": 4}
     assert errors.getvalue() == "failed: why\n"
+    own = {lost["type"], summary["type"]}
+    assert not own & {kind.model_fields["type"].default for kind in get_args(ServerMessage)}
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00.0"), (59.96, "1:00.0"), (61.25, "1:01.2"), (3600, "60:00.0")])
