@@ -40,7 +40,8 @@ SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "data"
 
 EXIT_STATUS_HELP = """\b
 Exit status: 0 every stream done (and every text equal to the one decoded alone); 2 wrong usage or no recordings;
-3 streams refused or limited; 4 streams failed, finals broken or texts different; 5 no service; 130 interrupted."""
+3 streams refused or limited; 4 streams failed, finals broken or texts different; 5 no service;
+74 standard output cannot be written; 130 interrupted."""
 
 
 @click.command("load", epilog=EXIT_STATUS_HELP, context_settings={"max_content_width": 110})

@@ -19,6 +19,7 @@ Exit status:
   3    refused or limited: too many streams, queue full, audio limit reached
   4    the service failed: an error, a broken connection, no answer, a broken promise
   5    no service to connect to
+  74   standard output cannot be written: a full disk
   130  interrupted"""
 
 WRONG_INPUT = frozenset({ErrorCode.NOT_PCM16, ErrorCode.UNSUPPORTED_FORMAT, ErrorCode.UNSUPPORTED_LANGUAGE})

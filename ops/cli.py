@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import click
 
 from ops.errors import Missing
 from ops.runtime import Runtime
+from ops.standard_output import printing
 from queueing.clock import SystemClock
 
 
@@ -41,6 +42,10 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     """A group whose commands come from `COMMANDS`."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        with printing():
+            return super().main(*arguments, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -100,7 +105,8 @@ def main(ctx: click.Context, /) -> None:
 
     \b
     Exit status: 0 it worked; 1 it was tried and failed; 2 wrong arguments or settings;
-    3 something needed is missing (Redis, a port, a file); 130 stopped by Ctrl-C.
+    3 something needed is missing (Redis, a port, a file); 74 standard output cannot be written;
+    130 stopped by Ctrl-C. `hearline stream` and `hearline load` have 3 to 5 of their own.
     Settings come from the environment: see docs/configuration.md.
     """
     if ctx.obj is None:

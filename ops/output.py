@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -13,14 +12,16 @@ from typing import BinaryIO, Protocol, TextIO
 from honcho.colour import get_colours
 from honcho.printer import Message, Printer
 
+from ops.standard_output import silence
+
 SYSTEM = "hearline"
 """The name under which the supervisor itself speaks."""
 
 
 class Output(Protocol):
-    """Takes lines from several threads. ``on_broken`` is called once when nobody can read them any more."""
+    """Takes lines from several threads. ``on_broken`` is called once, with the reason, when nobody gets more of them."""
 
-    on_broken: Callable[[], None] | None
+    on_broken: Callable[[OSError], None] | None
 
     def line(self, name: str, data: bytes) -> None:
         """One line of a process, with its line end."""
@@ -36,7 +37,7 @@ class Console:
     """Lines on a terminal, coloured by process; with ``log_dir``, processes write to ``NAME.log`` there instead.
 
     Writing blocks while the terminal does (Ctrl-S), and with it the process that writes: nothing piles up in
-    memory. Once the terminal went away its lines are dropped.
+    memory. Once the terminal went away, or the disk of a file is full, lines are dropped.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Console:
         """Raises OSError when a log file cannot be opened."""
         self._printer = Printer(stream, width=max(len(name) for name in [SYSTEM, *names]))
         self._now = now
-        self.on_broken: Callable[[], None] | None = None
+        self.on_broken: Callable[[OSError], None] | None = None
         self._broken = False
         self._lock = threading.Lock()
         self._colours = dict(zip(names, get_colours(), strict=False))
@@ -90,11 +91,11 @@ class Console:
             self._printer.write(
                 Message(type="line", data=data, time=self._now(), name=name, colour=self._colours.get(name))
             )
-        except OSError:
+        except OSError as error:
             self._broken = True
-            _silence(self._printer.output)
+            silence(self._printer.output)
             if self.on_broken is not None:
-                self.on_broken()
+                self.on_broken(error)
 
 
 class JsonLines:
@@ -103,7 +104,7 @@ class JsonLines:
     def __init__(self, stream: TextIO, *, now: Callable[[], datetime]) -> None:
         self._stream = stream
         self._now = now
-        self.on_broken: Callable[[], None] | None = None
+        self.on_broken: Callable[[OSError], None] | None = None
         self._broken = False
         self._lock = threading.Lock()
 
@@ -124,19 +125,8 @@ class JsonLines:
             try:
                 self._stream.write(json.dumps(entry) + "\n")
                 self._stream.flush()
-            except OSError:
+            except OSError as error:
                 self._broken = True
-                _silence(self._stream)
+                silence(self._stream)
                 if self.on_broken is not None:
-                    self.on_broken()
-
-
-def _silence(stream: TextIO) -> None:
-    """Point a broken stream at nothing, or Python complains about it once more at exit."""
-    try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError):
-        return
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, descriptor)
-    os.close(nothing)
+                    self.on_broken(error)

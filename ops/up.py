@@ -19,6 +19,7 @@ from ops.procfile import parse_counts, read_table
 from ops.runtime import Runtime
 from ops.service import Plan, Service
 from ops.settings_check import PROGRAMS, check_settings, misspelt
+from ops.standard_output import CannotPrint
 from ops.supervisor import Stop
 from queueing.clock import Clock
 from queueing.machine import usable_cpus
@@ -175,12 +176,21 @@ def up(
     if sys.stdout.isatty() and not as_json and log_dir is None:
         environment.setdefault("HEARLINE_LOG_FORMAT", "console")
     service = Service(plan, environment, output=output, clock=runtime.clock)
-    output.on_broken = lambda: service.supervisor.post(Stop("the terminal went away"))
+    failures: list[OSError] = []
+
+    def broken(error: OSError) -> None:
+        failures.append(error)
+        service.supervisor.post(Stop("the terminal went away"))
+
+    output.on_broken = broken
     _install_signals(service)
     try:
         outcome = service.run()
         output.say("everything has stopped")
     finally:
         output.close()
+    for failure in failures:
+        if isinstance(failure, CannotPrint):  # and not a reader that has seen enough
+            raise failure
     if outcome.forced:
         raise Failed("some processes did not stop by themselves and were killed")

@@ -1,0 +1,106 @@
+"""Standard output that cannot be written, told from every other failure of a file: one line and an exit status.
+
+A full disk behind ``> captions.txt`` shows up in any command, in the middle of whatever it does. Errors of standard
+output are therefore marked where they arise, in its lowest layer. A reader that has seen enough (``| head -1``) is no
+error: that ends a command as it always does, without a word.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+EXIT_STATUS = 74
+"""EX_IOERR of sysexits.h: none of a command's own statuses, so that it means this alone."""
+
+
+class CannotPrint(OSError):
+    """Standard output cannot be written; ``errno`` and ``strerror`` say why."""
+
+
+class _Marked(io.FileIO):
+    """A file whose failures are `CannotPrint`, but for a pipe that nobody reads any more."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise CannotPrint(error.errno, error.strerror) from None
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """For the whole of a command: ends the process with one line and `EXIT_STATUS` when its output cannot be written.
+
+    What a command has printed is written out before its end, so that success means that it has arrived.
+    """
+    given, marked = sys.stdout, _marked(sys.stdout)
+    if marked is None:  # a test's, or none at all
+        yield
+        return
+    sys.stdout = marked
+    ending: SystemExit | None = None
+    failure: OSError | None = None
+    try:
+        yield
+    except SystemExit as end:
+        ending = end
+    except CannotPrint as error:
+        failure = error
+    finally:
+        sys.stdout = given
+    if failure is None:
+        try:
+            marked.flush()
+        except OSError as error:
+            failure = error
+    if failure is not None:
+        silence(marked)
+        if failure.errno == errno.EPIPE:
+            raise ending or SystemExit(1)
+        with suppress(OSError):
+            click.echo(f"Error: standard output cannot be written: {failure.strerror}", err=True)
+        raise SystemExit(EXIT_STATUS)
+    if ending is not None:
+        raise ending
+
+
+def silence(stream: TextIO) -> None:
+    """Point a broken stream at nothing, or Python complains about it once more at exit."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, descriptor)
+    os.close(nothing)
+
+
+def _marked(stream: TextIO | None) -> io.TextIOWrapper | None:
+    """The same file with the same manners, its errors marked; None for what is no file."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return None
+    try:
+        raw = _Marked(stream.fileno(), "wb", closefd=False)
+    except OSError:
+        return None
+    unbuffered = isinstance(stream.buffer, io.RawIOBase)  # python -u
+    return io.TextIOWrapper(
+        raw if unbuffered else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
