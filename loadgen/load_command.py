@@ -27,7 +27,7 @@ from loadgen.options import (
     start_message,
 )
 from loadgen.outcome import BAD_INPUT
-from loadgen.plot import plot
+from loadgen.plot import check_plot, plot
 from loadgen.report import Usage, exit_status, report, text
 from loadgen.resumption import Resuming
 from loadgen.scenario import Scenario, load_clips, plan
@@ -86,7 +86,7 @@ Exit status: 0 every stream done (and every text equal to the one decoded alone)
     "plot_to",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Draw the latencies (.png, .svg, .pdf; needs matplotlib).",
+    help="Draw the latencies (.png, .svg, .pdf; needs matplotlib, which is looked for first).",
 )
 def load(
     speech: Path | None,
@@ -120,6 +120,8 @@ def load(
     urls = service_urls(given_urls, environment())
     rng = random.Random(seed)
     try:
+        if plot_to is not None:
+            check_plot(plot_to)
         target = Target(
             urls,
             start_message(**decoding),
@@ -131,7 +133,7 @@ def load(
         )
         clips = load_clips(speech, streams if duration_s is None else 10**6, max_clip_s, rng, _warn)
         scenario = plan(clips, Arrivals(arrivals), streams, duration_s, rng, speed)
-    except ValueError as error:
+    except (ValueError, MissingPackages) as error:
         raise click.UsageError(str(error)) from None
     except ClipError as error:
         _warn(f"error: {error}")
@@ -142,7 +144,7 @@ def load(
     if plot_to is not None:
         try:
             plot(fields, plot_to)
-        except (MissingPackages, ValueError, OSError) as error:
+        except OSError as error:
             _warn(f"no picture: {error}")
     click.get_current_context().exit(exit_status(fields))
 

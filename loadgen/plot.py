@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
 from loadgen.statistics import MissingPackages
 
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def check_plot(path: Path) -> None:
+    """Raise `MissingPackages` or ValueError where `plot` could not draw: before the work, not after it."""
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"--plot {path}: name a file that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    if not path.parent.is_dir():
+        raise ValueError(f"--plot {path}: there is no folder {path.parent}; make it first, or name another")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"--plot {path}: it cannot be written; name a file elsewhere")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingPackages("--plot", "matplotlib")
+
 
 def plot(fields: dict[str, Any], path: Path) -> None:
-    """Draw a report; the suffix of ``path`` names the format (.png, .svg, .pdf).
+    """Draw a report; the suffix of ``path`` names the format. Call `check_plot` first.
 
-    Raises `MissingPackages` without matplotlib, ValueError for an unknown format, OSError for an unwritable path.
+    Raises OSError for a path that cannot be written after all.
     """
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-        matplotlib.use("Agg")
-        pyplot: Any = importlib.import_module("matplotlib.pyplot")
-    except ModuleNotFoundError:
-        raise MissingPackages("--plot", "matplotlib") from None
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    pyplot: Any = importlib.import_module("matplotlib.pyplot")
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
     for name, label in (("final_latency_ms", "final after the last sound"), ("first_text_ms", "first text")):
         values = sorted(stream[name] for stream in fields["each"] if stream[name] is not None)

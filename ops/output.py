@@ -19,7 +19,7 @@ SYSTEM = "hearline"
 
 
 class Output(Protocol):
-    """Takes lines from several threads. ``on_broken`` is called once, with the reason, when nobody gets more of them."""
+    """Takes lines from several threads. ``on_broken`` is called once, with the reason, when they get nowhere."""
 
     on_broken: Callable[[OSError], None] | None
 

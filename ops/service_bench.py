@@ -31,7 +31,8 @@ from typing import Any
 
 import click
 
-from ops.errors import Failed, Missing, OpsError, WrongUse
+from ops.errors import Failed, OpsError, WrongUse
+from ops.pictures import check_picture
 from ops.service_bench_client import Clip, Sending, load_clips, transcribe
 from ops.service_bench_identical import Comparison, compare, first_with_text
 from ops.service_bench_load import FRAME_BYTES, Plan, alone_texts, measure_streams
@@ -190,7 +191,9 @@ def main(
     if not streams and not identical and not long_too:
         raise WrongUse("nothing to measure: name --streams, --long or --identical")
     if plot_to is not None:
-        _check_plot(plot_to, streams)
+        if not streams:
+            raise WrongUse("--plot draws the figures by number of streams: name some with --streams")
+        check_picture(plot_to)
     environment = dict(os.environ)  # noqa: TID251
     machine = _machine(environment)  # before the work: the load average is then that of others
     clips = load_clips(speech, LEAST_S, MOST_S)
@@ -210,17 +213,6 @@ def main(
         plot(report, plot_to)
     if report["failed"]:
         raise Failed("not everything could be measured: " + "; ".join(report["failed"]))
-
-
-def _check_plot(path: Path, streams: Sequence[int]) -> None:
-    import importlib.util
-
-    if not streams:
-        raise WrongUse("--plot draws the figures by number of streams: name some with --streams")
-    if path.suffix not in (".svg", ".png", ".pdf") or not path.parent.is_dir():
-        raise WrongUse(f"--plot {path}: name a .svg, .png or .pdf file in a folder that is there")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise Missing("--plot needs matplotlib: pip install 'hearline[bench]'")
 
 
 if __name__ == "__main__":

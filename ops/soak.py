@@ -12,7 +12,6 @@ no violation, 1 violations or a run that did not come to its end, 2 wrong argume
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -21,7 +20,8 @@ from typing import Any
 import click
 
 from ops.demo import SAMPLE
-from ops.errors import Failed, Missing, WrongUse
+from ops.errors import Failed, WrongUse
+from ops.pictures import check_picture
 from ops.service_bench_client import read_pcm
 from ops.soak_cycles import cycle_table, cycles
 from ops.soak_report import plot, table, violations
@@ -82,8 +82,10 @@ def main(
     as_json: bool,
     plot_to: Path | None,
 ) -> None:
-    if plot_to is not None and importlib.util.find_spec("matplotlib") is None:
-        raise Missing("--plot needs matplotlib: pip install 'hearline[bench]'")
+    if plot_to is not None:
+        if cycle_count is not None:
+            raise WrongUse("--plot draws streams over time: leave it out with --cycles")
+        check_picture(plot_to)
     environment = dict(os.environ)  # noqa: TID251
     pcm = b"".join(read_pcm(path) for path in ((audio,) if audio else AUDIO))
     plan = SoakPlan(

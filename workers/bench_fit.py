@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +112,8 @@ def check_plot(path: Path) -> None:
         raise BenchError(f"--plot {path}: name a file that ends in .svg, .png or .pdf")
     if not path.parent.is_dir():
         raise BenchError(f"--plot {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BenchError(f"--plot {path}: it cannot be written; name a file elsewhere")
 
 
 def plot(points: Mapping[str, Sequence[Point]], found: Mapping[str, Any], clock: str, path: Path) -> None:
