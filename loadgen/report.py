@@ -80,7 +80,7 @@ def report(run: Run, settings: dict[str, Any], usage: Usage) -> dict[str, Any]:
         "resumes": sum(result.recorder.resumes for result in run.results),
         "finals": {
             "received": sum(len(result.recorder.finals) for result in run.results),
-            "exactly_once_in_order": _exactly_once_in_order(run, len(done), faults),
+            "exactly_once_in_order": _exactly_once_in_order(run, faults),
             "faults": faults[:20],
         },
         "word_error_rate": _word_error_rate(done),
@@ -124,7 +124,8 @@ def text(fields: dict[str, Any]) -> str:
         shown = "".join(f"{'-' if values[key] is None else values[key]:>10}" for key in list(values)[1:])
         lines.append(f"{name:22}{values['count']:>8}{shown}")
     finals = fields["finals"]
-    judged = {True: "yes", False: "NO", None: "not judged: interrupted"}[finals["exactly_once_in_order"]]
+    not_judged = f"not judged: {'interrupted' if fields['interrupted'] else 'no stream began'}"
+    judged = {True: "yes", False: "NO", None: not_judged}[finals["exactly_once_in_order"]]
     lines.append(f"finals exactly once and in order: {judged}")
     lines += [f"  {fault}" for fault in finals["faults"]]
     if wer := fields["word_error_rate"]:
@@ -141,12 +142,14 @@ def text(fields: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _exactly_once_in_order(run: Run, done: int, faults: list[str]) -> bool | None:
-    """None where all is well but for streams that an interrupt kept from their end."""
-    ended = sum(result.outcome is not None for result in run.results)
-    if faults or done < ended:
+def _exactly_once_in_order(run: Run, faults: list[str]) -> bool | None:
+    """Of the streams that the service began. None where none did, and where all is well but for streams that an
+    interrupt kept from their end."""
+    begun = [result for result in run.results if result.recorder.session]
+    if faults or any(result.outcome is not None and result.outcome.status != DONE for result in begun):
         return False
-    return None if ended < len(run.results) or not run.results else True
+    waiting = any(result.outcome is None for result in run.results)
+    return None if waiting or not begun else True
 
 
 def _word_error_rate(done: list[StreamResult]) -> dict[str, Any] | None:

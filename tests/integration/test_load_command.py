@@ -86,7 +86,8 @@ def test_refusals_and_failures_are_counted_by_kind() -> None:
     with fake_service(fail) as service:
         fields = run(service.url, "--streams", "3", status=4)
     assert fields["streams"]["by_error"] == {"internal": 3}
-    assert run(service.url, "--streams", "2", status=5)["streams"]["by_outcome"] == {"unreachable": 2}
+    fields = run(service.url, "--streams", "2", status=5)
+    assert (fields["streams"]["by_outcome"], fields["finals"]["exactly_once_in_order"]) == ({"unreachable": 2}, None)
 
 
 def test_a_picture_is_drawn_where_matplotlib_is(tmp_path: Path) -> None:

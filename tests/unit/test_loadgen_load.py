@@ -12,7 +12,7 @@ import pytest
 
 from loadgen.arrivals import Arrivals, offsets
 from loadgen.clips import ClipError
-from loadgen.errors import NoAnswer
+from loadgen.errors import CannotConnect, ClientError, NoAnswer, Refused
 from loadgen.load_run import Run, StreamResult
 from loadgen.outcome import outcome_of
 from loadgen.recorder import Recorder
@@ -226,10 +226,38 @@ def test_finals_of_streams_that_were_kept_from_their_end_are_not_judged(
     assert f"finals exactly once and in order: {said}" in text(fields).splitlines()
 
 
+def ended_by(error: ClientError, *, begun: bool) -> StreamResult:
+    recorder = Recorder()
+    if begun:
+        recorder.received(100.0, Ready(session="s", limits=LIMITS))
+    return StreamResult(PlannedStream(0.0, Clip("a", b"")), recorder, outcome_of(recorder, error, []))
+
+
 def test_a_stream_that_failed_is_a_no_also_in_an_interrupted_run() -> None:
-    failed = StreamResult(PlannedStream(0.0, Clip("a", b"")), outcome=outcome_of(Recorder(), NoAnswer("ready", 1), []))
+    failed = ended_by(NoAnswer("the last final", 1), begun=True)
     fields = report(Run([failed, StreamResult(failed.planned)], interrupted=True), {}, Usage(0, 0))
     assert fields["finals"]["exactly_once_in_order"] is False
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (CannotConnect("ws://127.0.0.1:1/v1/stream", "Connection refused"), 5),
+        (Refused(503, "overloaded", "full", 5), 3),
+        (NoAnswer("ready", 1), 4),
+    ],
+)
+def test_finals_of_streams_that_never_began_are_not_judged(error: ClientError, status: int) -> None:
+    never = ended_by(error, begun=False)
+    fields = report(Run([never, never]), {}, Usage(0, 0))
+    assert fields["finals"]["exactly_once_in_order"] is None
+    assert "finals exactly once and in order: not judged: no stream began" in text(fields).splitlines()
+    assert exit_status(fields) == status
+    beside = report(Run([never, heard("old", 0.1)]), {}, Usage(0, 0))
+    assert beside["finals"]["exactly_once_in_order"], "the one that began kept its promises"
+    assert exit_status(beside) == (3 if status == 3 else 4), "and the run is no success"
+    broken = report(Run([never, ended_by(NoAnswer("the last final", 1), begun=True)]), {}, Usage(0, 0))
+    assert broken["finals"]["exactly_once_in_order"] is False
 
 
 def test_an_interrupt_when_all_streams_have_ended_is_one_all_the_same() -> None:
