@@ -15,6 +15,7 @@ from pathlib import Path
 from ops import run_file
 from ops.errors import Failed, Missing, OpsError, WrongUse
 from ops.last_out import LastOut
+from ops.last_words import last_words
 from ops.output import Output
 from ops.ports import holder, try_port
 from ops.procfile import WORKER_METRICS_PORT, ProcessSpec, expand
@@ -252,6 +253,6 @@ def _check_redis(url: str) -> None:
 
 def _explain(gave_up: GaveUp) -> OpsError:
     times = "at once" if gave_up.failures == 1 else f"{gave_up.failures} times in a row"
-    lines = "".join(f"\n  {line}" for line in gave_up.tail) or "\n  (nothing)"
+    lines = "".join(f"\n  {line}" for line in last_words(gave_up.tail)) or "\n  (nothing)"
     message = f"{gave_up.name} ended {times} ({describe_status(gave_up.status)}); its last lines were:{lines}"
     return WrongUse(message) if gave_up.status in SETTINGS_STATUSES else Failed(message)

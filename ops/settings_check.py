@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import difflib
 import re
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from ops.configuration import CLIENT, SECTIONS, load
 from ops.errors import WrongUse
+from ops.procfile import python_module
 from ops.settings import UpSettings
 from queueing.errors import SettingProblem, SettingsError
 
@@ -18,6 +21,18 @@ PROGRAMS = {"web": "api.settings:ApiSettings", "worker": "workers.settings:Worke
 """Kind of process -> its settings class."""
 
 PREFIX = "HEARLINE_"
+
+MODEL_SETTINGS = (
+    "HEARLINE_MODEL",
+    "HEARLINE_CALIBRATION",
+    "HEARLINE_DEVICE",
+    "HEARLINE_COMPUTE_TYPE",
+    "HEARLINE_LANGUAGE",
+)
+"""Those whose values may be well-formed and yet not be had on this machine."""
+
+SETUP_CHECK_S = 60.0
+"""It takes a second or two; where a disk makes it take longer than this, the worker will find out."""
 
 
 def check_settings(environment: Mapping[str, str], kinds: Iterable[str]) -> UpSettings:
@@ -34,6 +49,30 @@ def check_settings(environment: Mapping[str, str], kinds: Iterable[str]) -> UpSe
     if problems:
         raise WrongUse(str(SettingsError(list(problems.values()))))
     return UpSettings.read(environment)
+
+
+def check_model_settings(environment: Mapping[str, str], folder: Path | None) -> None:
+    """Raise `WrongUse` where a worker that starts in ``folder`` would refuse its model's settings.
+
+    Asks the worker itself, which looks without loading the model; not at all where the settings are the defaults.
+    """
+    if not any(environment.get(name) for name in MODEL_SETTINGS):
+        return
+    try:
+        run = subprocess.run(
+            [*python_module("workers"), "--check-setup"],
+            env=dict(environment),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SETUP_CHECK_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if run.returncode == WrongUse.exit_code and run.stderr.strip():
+        raise WrongUse(run.stderr.strip())
 
 
 def misspelt(environment: Mapping[str, str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from ops.output import Console, JsonLines, Output
 from ops.procfile import parse_counts, read_table
 from ops.runtime import Runtime
 from ops.service import Plan, Service
-from ops.settings_check import PROGRAMS, check_settings, misspelt
+from ops.settings_check import PROGRAMS, check_model_settings, check_settings, misspelt
 from ops.standard_output import CannotPrint
 from ops.supervisor import Stop
 from queueing.clock import Clock
@@ -49,6 +49,8 @@ def make_plan(
         raise WrongUse(
             "--data is for the Redis that `hearline up` brings; with REDIS_URL set, that Redis keeps its own data"
         )
+    if procfile is None and numbers.get("worker"):
+        check_model_settings(runtime.environment, folder)
     return Plan(
         table=table,
         counts=numbers,

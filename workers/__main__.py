@@ -1,7 +1,7 @@
 """``python -m workers``: one worker process. The composition root: reads the environment and the clock, exits.
 
 Exit status: 0 drained, 1 it cannot work (no model hub, unsafe Redis) or was forced, 2 wrong settings or model,
-70 hung decode. With ``--check``: 0 the model can be used, else 1 or 2.
+70 hung decode. With ``--check``: 0 the model can be used, else 1 or 2; with ``--check-setup`` 0 or 2.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from workers.load import load_transcriber
 from workers.model_files import ModelError
 from workers.process import Process
 from workers.settings import WorkerSettings
+from workers.setup_check import check_setup
 
 CONNECTIONS = 8
 """The loop, the keeper, the heartbeat, the sweep and the farewell use one each at a time."""
@@ -35,8 +36,8 @@ CONNECTIONS = 8
 log = structlog.get_logger()
 
 
-def parse_arguments(arguments: list[str]) -> bool:
-    """Whether only to check the model; handles ``--help`` and refuses anything else."""
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """``check`` and ``check_setup``; handles ``--help`` and refuses anything else."""
     parser = argparse.ArgumentParser(
         prog="python -m workers",
         description="A Hearline worker: claims decodes from the queue, runs the model, reports the text.\n"
@@ -45,23 +46,33 @@ def parse_arguments(arguments: list[str]) -> bool:
         epilog=WorkerSettings.help_text(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument(
         "--check",
         action="store_true",
         help="load and try the model, say so in one line, and end; needs no Redis",
     )
-    return bool(parser.parse_args(arguments).check)
+    only.add_argument(
+        "--check-setup",
+        action="store_true",
+        help="look at settings, model files, calibration, device, arithmetic and language without loading the model; "
+        "silent when nothing is wrong",
+    )
+    return parser.parse_args(arguments)
 
 
 def main(arguments: list[str]) -> int:
     """Run a worker with this process's environment; returns the exit status."""
-    only_check = parse_arguments(arguments)
+    given = parse_arguments(arguments)
     try:
         settings = WorkerSettings.from_env(os.environ)  # noqa: TID251
-        if only_check:
+        if given.check_setup:
+            check_setup(settings)
+            return EXIT_DONE
+        if given.check:
             return check_model(settings)
         client = _connect(settings)
-    except SettingsError as error:
+    except (ModelError, SettingsError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return EXIT_SETTINGS
     configure_logs(settings.log_level, settings.log_format, program="worker")

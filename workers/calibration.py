@@ -55,11 +55,16 @@ def find_calibration(files: ModelFiles, setting: Path | None, window: str = "aut
     if path.is_file():
         return read_calibration(path, files)
     if setting is not None:
-        raise ModelError(
-            f"HEARLINE_CALIBRATION={str(setting)!r} is no file; write it with `hearline calibrate --speech DIR`, or "
-            "unset it"
-        )
+        raise missing_calibration(setting)
     return SHIPPED.get(files.name, FULL)
+
+
+def missing_calibration(setting: Path) -> ModelError:
+    """What is wrong when the file that HEARLINE_CALIBRATION names is not there."""
+    return ModelError(
+        f"HEARLINE_CALIBRATION={str(setting)!r} is no file; write it with `hearline calibrate --speech DIR`, or "
+        "unset it"
+    )
 
 
 def write_calibration(

@@ -14,8 +14,12 @@ def known_sizes() -> tuple[str, ...]:
 
 def fetch_from_hub(size: str, model_dir: Path | None) -> str:
     """The directory of a hub model: what is in the cache, else downloaded. Raises OSError without either."""
-    cache = str(model_dir) if model_dir else None
     try:
-        return str(download_model(size, cache_dir=cache, local_files_only=True))
+        return find_in_cache(size, model_dir)
     except OSError:
-        return str(download_model(size, cache_dir=cache))
+        return str(download_model(size, cache_dir=str(model_dir) if model_dir else None))
+
+
+def find_in_cache(size: str, model_dir: Path | None) -> str:
+    """The directory of a hub model that was downloaded before. Raises OSError where it was not."""
+    return str(download_model(size, cache_dir=str(model_dir) if model_dir else None, local_files_only=True))

@@ -126,9 +126,7 @@ class WhisperTranscriber:
     def check_language(self) -> None:
         """Raise `ModelError` when the default language is none of the model's."""
         if self._options.language and (refusal := self._prompts.refusal(self._options.language, self.name)):
-            raise ModelError(
-                f"HEARLINE_LANGUAGE={self._options.language!r}: {refusal}; unset it or change HEARLINE_MODEL"
-            )
+            raise unknown_language(self._options.language, refusal)
 
     def decode(self, requests: Sequence[DecodeRequest]) -> Sequence[Transcript | DecodeError]:
         """Decode a batch; one answer per request, in order. A fault of one is its `DecodeError` alone."""
@@ -277,7 +275,7 @@ def load_whisper(files: ModelFiles, options: WhisperOptions, clock: Clock | None
     device = choose_device(options.device)
     compute_type = choose_compute_type(options.compute_type, device)
     threads = choose_threads(options.threads)
-    tokenizer = _read_tokenizer(files.path / TOKENIZER)
+    tokenizer = read_tokenizer(files.path / TOKENIZER)
     if options.calibration is None:
         options = replace(options, calibration=find_calibration(files, None, options.window))
     try:
@@ -293,7 +291,13 @@ def load_whisper(files: ModelFiles, options: WhisperOptions, clock: Clock | None
     )
 
 
-def _read_tokenizer(path: Path) -> tokenizers.Tokenizer:
+def unknown_language(language: str, refusal: str) -> ModelError:
+    """What is wrong when the model cannot decode the default language, and why."""
+    return ModelError(f"HEARLINE_LANGUAGE={language!r}: {refusal}; unset it or change HEARLINE_MODEL")
+
+
+def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a model's directory; raises `ModelError` for a file that is none."""
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library knows no other class for a file that it cannot read

@@ -181,6 +181,27 @@ def test_wrong_settings_of_all_programs_are_named_at_once_and_nothing_starts(tmp
     assert "Redis at" not in service.text
 
 
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HEARLINE_MODEL", "huge"),
+        ("HEARLINE_MODEL", "/nope"),
+        ("HEARLINE_CALIBRATION", "/nope.json"),
+        ("HEARLINE_LANGUAGE", "de"),
+        ("HEARLINE_COMPUTE_TYPE", "bfloat16"),
+    ],
+)
+def test_what_no_worker_could_load_is_said_before_anything_starts(tmp_path: Path, name: str, value: str) -> None:
+    with HearlineProcess(
+        ["up", "--port", str(free_port())], state=tmp_path / "state", environment={name: value}
+    ) as service:
+        assert service.end(60) == 2, service.text
+    (said,) = service.lines
+    assert said.startswith(f"Error: {name}={value!r}")
+    assert service.left_behind() == []
+
+
 def test_a_misspelt_setting_is_warned_of(tmp_path: Path) -> None:
     procfile(tmp_path, web="web", worker="worker")
     with up(tmp_path, HEARLINE_MAX_STREAM="3") as service:

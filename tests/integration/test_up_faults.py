@@ -78,7 +78,10 @@ def test_wrong_settings_of_a_process_end_the_command_at_once(tmp_path: Path, nev
     with up(tmp_path, STAND_IN_HOLD=never_ready) as service:
         assert service.end() == 2
     assert service.text.count("worker.1 started") == 1
-    assert "no such flavour" in service.text.rpartition("its last lines were")[2]
+    said = service.text.rpartition("its last lines were")[2]
+    assert said.splitlines()[1:] == ["  HEARLINE_FLAVOUR='mint': no such flavour"], (
+        "the log lines around it are left out"
+    )
     assert service.left_behind() == []
 
 

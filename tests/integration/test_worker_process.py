@@ -262,13 +262,27 @@ def test_the_check_loads_the_model() -> None:
 
 
 @pytest.mark.model
+def test_the_check_of_the_setup_loads_nothing_and_is_silent() -> None:
+    answer = _run(
+        ["--check-setup"], HEARLINE_LANGUAGE="en", HEARLINE_MODEL="bundled", REDIS_URL="redis://127.0.0.1:1/0"
+    )
+    assert (answer.returncode, answer.stdout, answer.stderr) == (EXIT_DONE, "", "")
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("option", ["--check", "--check-setup"])
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("HEARLINE_MODEL", "/nope"), ("HEARLINE_LANGUAGE", "de"), ("HEARLINE_COMPUTE_TYPE", "bfloat16")],
+    [
+        ("HEARLINE_MODEL", "/nope"),
+        ("HEARLINE_LANGUAGE", "de"),
+        ("HEARLINE_COMPUTE_TYPE", "bfloat16"),
+        ("HEARLINE_CALIBRATION", "/nope"),
+    ],
 )
-def test_the_check_refuses_what_will_never_run(setting: str, value: str) -> None:
+def test_the_check_refuses_what_will_never_run(setting: str, value: str, option: str) -> None:
     environment = {"HEARLINE_DEVICE": "cpu", "HEARLINE_THREADS": "1", setting: value}
-    answer = _run(["--check"], **environment)
+    answer = _run([option], **environment)
     assert (answer.returncode, answer.stdout) == (EXIT_SETTINGS, "")
     (line,) = answer.stderr.splitlines()
     assert line.startswith(f"{setting}={value!r}")

@@ -4,7 +4,7 @@ web          answers /ready and /health with 200 (503 with a reason until the fi
 worker       runs until SIGTERM, says so, exits 0
 stubborn     ignores SIGTERM
 crash        says "boom" and exits 7 at once
-settings     says what is wrong and exits 2, as for wrong settings
+settings     says what is wrong among log lines and exits 2, as for wrong settings
 family       starts a child that ignores SIGTERM, then is a worker
 """
 
@@ -63,7 +63,9 @@ def main(role: str) -> None:
         say("boom")
         sys.exit(7)
     if role == "settings":
+        say(json.dumps({"program": "worker", "event": "redis_found", "queue": "main", "level": "info"}))
         say("HEARLINE_FLAVOUR='mint': no such flavour")
+        say(json.dumps({"program": "worker", "status": 2, "event": "worker_ends", "level": "info"}))
         sys.exit(2)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if role == "stubborn" else on_sigterm)
     if role == "family":

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from workers.model_files import BUNDLED_SHA256, ModelError, ModelFiles, resolve_model, sha256_of
+from workers.setup_check import MULTILINGUAL_TOKENS, vocabulary_size
 
 SIZES = ("tiny.en", "base.en")
 
@@ -107,3 +108,18 @@ def test_what_the_hub_brings_is_checked_too(tmp_path: Path) -> None:
     folder = make_model(tmp_path / "cache", without="model.bin")
     with pytest.raises(ModelError, match=r"lacks model\.bin"):
         resolve_model("base.en", model_dir=None, sizes=SIZES, fetch=lambda size, model_dir: str(folder))
+
+
+@pytest.mark.model
+def test_the_bundled_vocabulary_is_counted_as_english() -> None:
+    assert vocabulary_size(resolve("bundled").path) == MULTILINGUAL_TOKENS - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "size"),
+    [("vocabulary.json", '["a", "b"]', 2), ("vocabulary.txt", "a\n\nb\n", 3), ("vocabulary.txt", "a\nb", 2),
+     ("vocabulary.json", "{", 0), ("vocabulary.json", "1", 0), ("other", "", 0)],
+)  # fmt: skip
+def test_tokens_are_counted_in_either_kind_of_vocabulary(tmp_path: Path, name: str, content: str, size: int) -> None:
+    (tmp_path / name).write_text(content)
+    assert vocabulary_size(tmp_path) == size
