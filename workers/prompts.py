@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import tokenizers
 from faster_whisper.tokenizer import _LANGUAGE_CODES, Tokenizer
 from faster_whisper.transcribe import get_suppressed_tokens
 
 from workers.hypothesis import Vocabulary
+from workers.model_files import ModelError
 
 CONTEXT_TOKENS = 448
 """Whisper's text context, prompt included."""
@@ -72,3 +75,16 @@ class Prompts:
         if not text or not text.strip():
             return []
         return list(self._tokenizer.encode(" " + text.strip(), add_special_tokens=False).ids)
+
+
+def unknown_language(language: str, refusal: str) -> ModelError:
+    """What is wrong when the model cannot decode the default language, and why."""
+    return ModelError(f"HEARLINE_LANGUAGE={language!r}: {refusal}; unset it or change HEARLINE_MODEL")
+
+
+def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a model's directory; raises `ModelError` for a file that is none."""
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library knows no other class for a file that it cannot read
+        raise ModelError(f"{path} is no tokenizer ({error}); put back the one that came with the model") from error

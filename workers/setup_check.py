@@ -49,8 +49,7 @@ def _check_file(calibration: Path | None) -> None:
 
 
 def _check_language(language: str, files: ModelFiles) -> None:
-    from workers.prompts import Prompts
-    from workers.whisper import read_tokenizer, unknown_language
+    from workers.prompts import Prompts, read_tokenizer, unknown_language
 
     multilingual = vocabulary_size(files.path) >= MULTILINGUAL_TOKENS
     prompts = Prompts(read_tokenizer(files.path / TOKENIZER), multilingual=multilingual)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 
 import ctranslate2
 import numpy as np
@@ -30,7 +29,7 @@ from workers.hub import known_sizes as known_sizes
 from workers.hypothesis import Segment
 from workers.model_files import TOKENIZER, ModelError, ModelFiles
 from workers.plausible import Heard, compression_ratio, fits, in_order, is_plausible
-from workers.prompts import Prompts
+from workers.prompts import Prompts, read_tokenizer, unknown_language
 from workers.second_look import Part, SecondLook
 from workers.speech import find_speech, find_speech_quickly
 from workers.timeline import Speech, Timeline
@@ -289,16 +288,3 @@ def load_whisper(files: ModelFiles, options: WhisperOptions, clock: Clock | None
     return WhisperTranscriber(
         model, tokenizer, files.name, options, device=device, threads=threads, clock=clock or SystemClock()
     )
-
-
-def unknown_language(language: str, refusal: str) -> ModelError:
-    """What is wrong when the model cannot decode the default language, and why."""
-    return ModelError(f"HEARLINE_LANGUAGE={language!r}: {refusal}; unset it or change HEARLINE_MODEL")
-
-
-def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a model's directory; raises `ModelError` for a file that is none."""
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library knows no other class for a file that it cannot read
-        raise ModelError(f"{path} is no tokenizer ({error}); put back the one that came with the model") from error
