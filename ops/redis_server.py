@@ -8,9 +8,8 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +20,7 @@ from ops.last_out import LastOut
 from ops.tether import tether
 from queueing import local_redis
 from queueing.local_redis import free_port
+from queueing.scratch import Scratch, scratch_folder
 
 START_LIMIT_S = 10.0
 POLL_S = 0.05
@@ -29,6 +29,10 @@ PORT_TRIES = 3
 """A free port may be taken between the moment it was found and the server's start."""
 
 LOCK_NAME = "hearline.lock"
+
+SCRATCH = "hearline-own-redis-"
+"""Prefix of the folder of a server without ``data_dir``. Not ``hearline-redis-``, as it was: those had no lock, so that
+nobody could tell which are still used."""
 
 
 class NoRedis(Exception):
@@ -74,7 +78,8 @@ class RedisServer:
         self._last_out = last_out
         self._port_is_free_choice = port is None
         self.port = port or free_port()
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: Scratch | None = None
+        self._leave_scratch = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None
         self._came_up = False
@@ -122,8 +127,14 @@ class RedisServer:
 
     def _folder(self) -> tuple[Path, list[str]]:
         if self._data_dir is None:
-            self._scratch = self._scratch or tempfile.TemporaryDirectory(prefix="hearline-redis-")
-            return Path(self._scratch.name), ["--save", "", "--appendonly", "no"]
+            try:
+                self._scratch = self._scratch or self._leave_scratch.enter_context(scratch_folder(SCRATCH))
+            except OSError as error:
+                raise NoRedis(
+                    f"no folder for the Redis server in the place for temporary files: {error.strerror}; name another "
+                    "place with TMPDIR, or keep the data with --data DIR"
+                ) from error
+            return Path(self._scratch.path), ["--save", "", "--appendonly", "no"]
         try:
             self._data_dir.mkdir(parents=True, exist_ok=True)
             folder = self._data_dir.resolve()
@@ -154,13 +165,17 @@ class RedisServer:
                 start_new_session=True,
                 env=self._environment,
                 # The server inherits the lock, so that the folder stays locked for as long as it lives.
-                pass_fds=() if self._lock is None else (self._lock,),
+                pass_fds=self._locks(),
             )
         except OSError as error:
             raise NoRedis(f"cannot run {binary}: {error.strerror}") from error
         if self._last_out is not None:
             self._last_out.guard(self._process.pid)
         self._await_answer(log)
+
+    def _locks(self) -> tuple[int, ...]:
+        scratch = None if self._scratch is None else self._scratch.descriptor
+        return tuple(lock for lock in (self._lock, scratch) if lock is not None)
 
     def _await_answer(self, log: Path) -> None:
         assert self._process is not None
@@ -191,9 +206,8 @@ class RedisServer:
         """Stop the server and remove its scratch folder. Idempotent."""
         self._end_process()
         self._release_lock()
-        if self._scratch is not None:
-            self._scratch.cleanup()
-            self._scratch = None
+        self._leave_scratch.close()
+        self._scratch = None
 
     def kill(self) -> None:
         """End the server at once (SIGKILL), keeping its files; `start` brings it back on the same port."""

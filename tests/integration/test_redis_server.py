@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 import redis
 
@@ -26,6 +30,44 @@ def test_it_never_evicts_and_is_gone_after_stop() -> None:
         url = server.url
     with pytest.raises(redis.ConnectionError):
         connect(url).ping()
+
+
+def runs(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+ORPHAN = """
+import os
+from ops.redis_server import RedisServer
+server = RedisServer()
+server.start()
+print(server.pid, flush=True)
+os._exit(9)  # as if it was killed
+"""
+
+
+def test_the_folder_of_a_server_is_in_use_for_as_long_as_the_server_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    orphan = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, check=False)
+    pid = int(orphan.stdout)
+    try:
+        (left,) = tmp_path.iterdir()
+        with RedisServer():
+            assert left.is_dir(), "its server still runs"
+            assert len(list(tmp_path.iterdir())) == 2
+        assert list(tmp_path.iterdir()) == [left]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not runs(pid), what="the server has ended")
+    with RedisServer():
+        assert not left.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_data_survives_a_kill_when_a_data_folder_is_given(tmp_path: Path) -> None:

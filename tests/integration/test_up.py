@@ -282,8 +282,29 @@ def test_a_second_service_gives_the_run_file_back(tmp_path: Path) -> None:
 @pytest.mark.skipif(not psutil.LINUX, reason="only the Linux kernel tells a process that its parent died")
 def test_even_when_it_is_killed_nothing_is_left(tmp_path: Path) -> None:
     procfile(tmp_path, web="web", worker="worker")
-    with up(tmp_path) as service:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+
+    def folders() -> set[str]:
+        return {path.name for path in temporary.glob("hearline-*")}
+
+    with up(tmp_path, TMPDIR=str(temporary)) as service:
         service.wait_for("Hearline is ready")
+        used = folders()
+        assert {name.rpartition("-")[0] for name in used} == {"hearline-run", "hearline-own-redis"}
+        with up(tmp_path, TMPDIR=str(temporary)) as beside:
+            beside.wait_for("Hearline is ready")
+            assert used < folders(), "what is in use stays"
+            beside.signal(signal.SIGTERM)
+            assert beside.end() == 0
+        assert folders() == used
         service.signal(signal.SIGKILL)
         service.end()
         eventually(lambda: not service.left_behind(), 10, "every process has ended")
+    assert folders() == used
+    with up(tmp_path, TMPDIR=str(temporary)) as after:
+        after.wait_for("Hearline is ready")
+        assert not used & folders(), "the next start removes what is nobody's"
+        after.signal(signal.SIGTERM)
+        assert after.end() == 0
+    assert folders() == set()
