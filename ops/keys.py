@@ -197,6 +197,10 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except BadKeyFile as error:
         raise Missing(str(error)) from None
+    except FileNotFoundError:
+        raise Missing(
+            f"{path} cannot be written: there is no folder {path.parent}; make it: mkdir -p {path.parent}"
+        ) from None
     except OSError as error:
         raise Missing(f"{path} cannot be written: {error.strerror}") from None
 

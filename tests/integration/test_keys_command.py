@@ -78,6 +78,11 @@ def test_a_revoked_key_is_gone(file: Path) -> None:
     ("arguments", "status", "said"),
     [
         (("add", "--label", "a b"), 2, "letters, digits"),
+        (
+            ("add", "--label", "a", "--file", "/no/such/keys"),
+            3,
+            "there is no folder /no/such; make it: mkdir -p /no/such",
+        ),
         (("add", "--label", ""), 2, "letters, digits"),
         (("add", "--label", "x" * 65), 2, "at most 64"),
         (("add", "--label", "-x"), 2, "begins with"),

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -104,6 +105,48 @@ def test_every_hearline_command_parses() -> None:
             continue
         except click.UsageError as error:
             pytest.fail(f"{line!r}: {error.format_message()}")
+
+
+def test_every_hearline_command_in_the_text_parses() -> None:
+    spans = [span for page in PAGES.values() for span in re.findall(r"`(hearline\s[^`]+)`", page)]
+    assert len(spans) > 30
+    for span in spans:
+        try:
+            parse(main, shlex.split(span)[1:])
+        except (click.exceptions.Exit, click.MissingParameter):
+            continue
+        except click.UsageError as error:
+            if error.format_message() != "Missing command.":
+                pytest.fail(f"{span!r}: {error.format_message()}")
+
+
+@pytest.mark.parametrize("page", [name for name, page in PAGES.items() if "\nhearline keys add" in page])
+def test_the_commands_that_make_keys_run_as_they_stand(page: str, tmp_path: Path) -> None:
+    """In a folder without anything, that of the system replaced; who owns the file is left out."""
+    (block,) = [
+        block for block in re.findall(r"```sh\n(.*?)```", PAGES[page], re.DOTALL) if "hearline keys add" in block
+    ]
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, line in (
+        ("sudo", 'exec "$@"'),
+        ("chown", "true"),
+        ("hearline", f'exec {sys.executable} -m ops.cli "$@"'),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    run = subprocess.run(
+        ["/bin/sh", "-e", "-c", block.replace("/etc/", f"{tmp_path}/etc/")],
+        cwd=tmp_path,
+        env={"PATH": f"{programs}:/usr/bin:/bin", "PYTHONPATH": str(FOLDER.parents[1]), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    (made,) = tmp_path.rglob("keys/keys" if page == "container.md" else "etc/hearline/keys")
+    assert made.is_file()
 
 
 def test_every_redis_cli_line_answers(seeded: JobQueue, redis_url: str, redis_cli: str) -> None:
