@@ -103,8 +103,7 @@ def repeats_a_phrase(text: str) -> bool:
 
     Signs and case count for nothing.
     """
-    words = ["".join(filter(str.isalnum, word)).casefold() for word in text.split()]
-    words = [word for word in words if word]
+    words = _bare_words(text)
 
     def repeated(start: int, length: int, times: int) -> bool:
         phrase = words[start : start + length]
@@ -116,6 +115,17 @@ def repeats_a_phrase(text: str) -> bool:
         for times in (2 if length >= PHRASE_WORDS else 3,)
         for start in range(len(words) - times * length + 1)
     )
+
+
+def begins_as_it_ended(before: str, after: str) -> bool:
+    """Whether a text begins with the word that the text before it ended with."""
+    ended, begun = _bare_words(before)[-1:], _bare_words(after)[:1]
+    return bool(ended) and ended == begun
+
+
+def _bare_words(text: str) -> list[str]:
+    words = ["".join(filter(str.isalnum, word)).casefold() for word in text.split()]
+    return [word for word in words if word]
 
 
 def is_plausible(heard: Heard, speech: Sequence[Speech]) -> bool:

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from workers.decoding import Decoder, Piece
 from workers.encoder import FULL_WINDOW_S, Sizing, window_for
 from workers.hypothesis import Hypothesis
-from workers.plausible import LOOPS, Cause, repeats_a_phrase, suspicions
+from workers.plausible import LOOPS, Cause, begins_as_it_ended, repeats_a_phrase, suspicions
 from workers.transcriber import SAMPLE_RATE
 
 MOST_CONTINUATIONS = 3
@@ -124,8 +125,11 @@ def _rank(causes: frozenset[Cause], found: Hypothesis) -> tuple[int, int, float]
 
 
 def _overlap(parts: Sequence[Part]) -> bool:
-    """Whether the parts together repeat a phrase that none of them repeats by itself."""
+    """Whether a word stands at the end of a part and again at the beginning of the next, or the parts together repeat a
+    phrase that none of them repeats by itself."""
     texts = [part.piece.found.text for part in parts]
+    if any(begins_as_it_ended(before, after) for before, after in pairwise(texts)):
+        return True
     return repeats_a_phrase(" ".join(texts)) and not any(map(repeats_a_phrase, texts))
 
 

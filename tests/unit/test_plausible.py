@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.hypothesis import Hypothesis, Segment
-from workers.plausible import Cause, Heard, in_order, is_plausible, repeats_a_phrase, suspicions
+from workers.plausible import (
+    Cause,
+    Heard,
+    begins_as_it_ended,
+    in_order,
+    is_plausible,
+    repeats_a_phrase,
+    suspicions,
+)
 from workers.timeline import Speech
 from workers.transcriber import Word
 
@@ -122,3 +130,16 @@ def test_improbable_text_of_silence_is_not_looked_at_twice() -> None:
 )
 def test_a_phrase_of_three_words_said_twice_at_once_or_a_shorter_one_three_times(text: str, expected: bool) -> None:
     assert repeats_a_phrase(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("an army of", "Of feudal men", True),
+        ("an army,", "of men", False),
+        ("", "of men", False),
+        ("an army", "", False),
+    ],
+)
+def test_a_word_heard_on_both_sides_of_a_seam(before: str, after: str, expected: bool) -> None:
+    assert begins_as_it_ended(before, after) is expected

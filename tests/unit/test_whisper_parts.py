@@ -260,16 +260,23 @@ def test_a_model_that_never_comes_to_an_end_is_gone_on_with_only_so_often() -> N
     assert engine.counters["continued"] == 3
 
 
+PHRASE = ["hello", "world", "again"]
+
+
 @pytest.mark.parametrize(
-    ("whole", "text"),
+    ("parts", "whole", "text"),
     [
-        (said(0.0, "hello", "world", "again", 8.0), "hello world again"),
-        (said(0.0, "hello", "world", "again", 4.0, 4.0), "hello world againhello world again"),
+        ((PHRASE, PHRASE), said(0.0, *PHRASE, 8.0), "hello world again"),
+        ((PHRASE, PHRASE), said(0.0, *PHRASE, 4.0, 4.0), "hello world againhello world again"),
+        ((["hello", "world"], ["world", "again"]), said(0.0, *PHRASE, 8.0), "hello world again"),
     ],
+    ids=["a phrase", "a phrase said twice", "a word"],
 )
-def test_what_is_heard_twice_where_it_was_gone_on_is_looked_at_as_a_whole(whole: list[int], text: str) -> None:
+def test_what_is_heard_twice_where_it_was_gone_on_is_looked_at_as_a_whole(
+    parts: tuple[list[str], list[str]], whole: list[int], text: str
+) -> None:
     """Once if the full window hears it once; a speaker who repeats himself is heard twice."""
-    answers = [said(0.0, "hello", "world", "again", 4.0, 4.0), said(0.0, "hello", "world", "again", 3.0), whole]
+    answers = [said(0.0, *parts[0], 4.0, 4.0), said(0.0, *parts[1], 3.0), whole]
     model = StubModel(lambda call, place: (answers[len(model.calls) - 1], -0.2))
     engine = stub_transcriber(model, SIZED)
     (found,) = engine.decode([DecodeRequest(talk(8.0), Kind.FINAL)])
