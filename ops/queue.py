@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
 import redis
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ops.errors import Failed
 from ops.queue_connection import Target, open_queue, outage
-from ops.queue_view import Heading, dead_view, jobs_view, record_fields, stats_fields, stats_view
+from ops.queue_dead import dead
+from ops.queue_show import HELP, console, json_option, limit_option, listed, now_ms, show
+from ops.queue_view import Heading, jobs_view, stats_fields, stats_view
 from ops.runtime import Runtime
 from queueing.errors import QueueUnavailable
 from queueing.lane import Lane
 from queueing.policies import POLICIES
-from queueing.records import JobRecord
-from queueing.redis_cluster import node_of
 from queueing.stats import MAX_LISTED
 
 T = TypeVar("T")
-
-HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-PIPE_WIDTH = 200
-"""Columns of a table that does not go to a terminal: wide enough that no id is cut."""
-
-
-def _console() -> Console:
-    console = Console(file=sys.stdout, highlight=False)
-    return console if console.is_terminal else Console(file=sys.stdout, highlight=False, width=PIPE_WIDTH)
 
 
 def _lane(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Lane | None:
@@ -81,7 +69,7 @@ def queue(ctx: click.Context, /, watch: bool, interval: float, all_lanes: bool, 
         elif as_json:
             click.echo(json.dumps(_snapshot_fields(target), indent=2))
         else:
-            _console().print(_snapshot_view(target, all_lanes))
+            console().print(_snapshot_view(target, all_lanes))
 
 
 def _heading(target: Target) -> Heading:
@@ -112,13 +100,13 @@ def _watch(target: Target, interval: float, *, all_lanes: bool, as_json: bool) -
             while True:
                 click.echo(json.dumps(_or_error(lambda: _snapshot_fields(target), lambda error: {"error": error})))
                 pause.wait(interval)
-        console = _console()
-        if not console.is_terminal:  # nothing can be redrawn in a file or pipe: Live would be silent until the end
+        screen = console()
+        if not screen.is_terminal:  # nothing can be redrawn in a file or pipe: Live would be silent until the end
             while True:
-                console.print(_or_error(lambda: _snapshot_view(target, all_lanes), Text))
-                console.file.flush()
+                screen.print(_or_error(lambda: _snapshot_view(target, all_lanes), Text))
+                screen.file.flush()
                 pause.wait(interval)
-        with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        with Live(console=screen, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
             while True:
                 view = _or_error(lambda: _snapshot_view(target, all_lanes), lambda error: Text(error, style="bold red"))
                 live.update(view, refresh=True)
@@ -136,8 +124,8 @@ def _or_error(look: Callable[[], T], say: Callable[[str], T]) -> T:
 @click.option("--lane", callback=_lane, metavar="KIND:WINDOW", help="Only this lane, for example final:10.")
 @click.option("--session", help="Only jobs of this session.")
 @click.option("--leased", is_flag=True, help="Jobs that workers hold, next to expire first, instead of waiting ones.")
-@click.option("--limit", type=click.IntRange(1, MAX_LISTED), default=50, show_default=True, help="Most jobs to list.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON array.")
+@limit_option
+@json_option
 @click.pass_obj
 def jobs(runtime: Runtime, /, lane: Lane | None, session: str | None, leased: bool, limit: int, as_json: bool) -> None:
     """List waiting jobs, oldest first.
@@ -152,81 +140,16 @@ def jobs(runtime: Runtime, /, lane: Lane | None, session: str | None, leased: bo
     """
     with open_queue(runtime) as target:
         state = "leased" if leased else "queued"
-        listed = _list(target, state, MAX_LISTED if lane or session else limit)
+        candidates = listed(target, state, MAX_LISTED if lane or session else limit)
         found = [
             record
-            for record in listed
+            for record in candidates
             if (lane is None or record.lane == lane) and (session is None or record.job.session == session)
         ][:limit]
-        if (lane or session) and len(listed) == MAX_LISTED and len(found) < limit:
+        if (lane or session) and len(candidates) == MAX_LISTED and len(found) < limit:
             click.echo(f"looked through the {MAX_LISTED} oldest jobs only", err=True)
-        _show(found, as_json, lambda: jobs_view(found, _now_ms(target)), "no such job" if listed else f"no {state} job")
-
-
-@queue.group(invoke_without_command=True, context_settings=HELP)
-@click.pass_context
-def dead(ctx: click.Context, /) -> None:
-    """Jobs that failed every attempt: list, retry, drop.
-
-    \b
-      hearline queue dead                  the list, latest first
-      hearline queue dead retry ID         queue it anew, with all attempts
-      hearline queue dead drop --all       forget them
-
-    A retried job is decoded only while its session's audio is still in Redis, and its result is heard only while
-    the session is open. Dead jobs are kept a day, at most 1,000 of them.
-
-    Exit status: 0; 1 no such dead job; 2 wrong arguments; 3 no Redis answers.
-    """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_dead)
-
-
-@dead.command("list", context_settings=HELP)
-@click.option("--limit", type=click.IntRange(1, MAX_LISTED), default=50, show_default=True, help="Most jobs to list.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON array.")
-@click.pass_obj
-def list_dead(runtime: Runtime, /, limit: int = 50, as_json: bool = False) -> None:
-    """List dead jobs, latest first, with the reason.
-
-    \b
-      hearline queue dead list --json | jq -r '.[] | [.id, .error_code] | @tsv'
-    """
-    with open_queue(runtime) as target:
-        found = _list(target, "dead", limit)
-        _show(found, as_json, lambda: dead_view(found, _now_ms(target)), "no dead job")
-
-
-@dead.command(context_settings=HELP)
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "every", is_flag=True, help="All dead jobs.")
-@click.option("--json", "as_json", is_flag=True, help="{retried: [...], unknown: [...]}.")
-@click.pass_obj
-def retry(runtime: Runtime, /, ids: tuple[str, ...], every: bool, as_json: bool) -> None:
-    """Queue dead jobs anew, as if they came now, with all their attempts.
-
-    \b
-      hearline queue dead retry 7f0c...:f:0
-      hearline queue dead retry --all
-    """
-    with open_queue(runtime) as target:
-        _settle(target, ids, every, as_json, "retried", target.queue.retry_dead)
-
-
-@dead.command(context_settings=HELP)
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "every", is_flag=True, help="All dead jobs.")
-@click.option("--json", "as_json", is_flag=True, help="{dropped: [...], unknown: [...]}.")
-@click.pass_obj
-def drop(runtime: Runtime, /, ids: tuple[str, ...], every: bool, as_json: bool) -> None:
-    """Forget dead jobs.
-
-    \b
-      hearline queue dead drop 7f0c...:f:0
-      hearline queue dead drop --all
-    """
-    with open_queue(runtime) as target:
-        _settle(target, ids, every, as_json, "dropped", target.queue.drop_dead)
+        nothing = "no such job" if candidates else f"no {state} job"
+        show(found, as_json, lambda: jobs_view(found, now_ms(target)), nothing)
 
 
 @queue.command(context_settings=HELP)
@@ -261,36 +184,4 @@ def policy(runtime: Runtime, /, name: str | None, as_json: bool) -> None:
         click.echo(json.dumps({**fields, "known": list(POLICIES)}) if as_json else said)
 
 
-def _list(target: Target, state: str, limit: int) -> Sequence[JobRecord]:
-    return target.queue.jobs(state, limit) if target.used() else ()
-
-
-def _show(found: Sequence[JobRecord], as_json: bool, view: Callable[[], RenderableType], nothing: str) -> None:
-    if as_json:
-        click.echo(json.dumps([record_fields(record) for record in found], indent=2))
-    elif found:
-        _console().print(view())
-    else:
-        click.echo(nothing)
-
-
-def _now_ms(target: Target) -> int:
-    seconds, micros = node_of(target.client, target.queue.keys.policy).time()
-    return int(seconds) * 1000 + int(micros) // 1000
-
-
-def _settle(
-    target: Target, ids: Sequence[str], every: bool, as_json: bool, done: str, settle: Callable[[str], bool]
-) -> None:
-    if every == bool(ids):
-        raise click.UsageError("name the jobs, or give --all")
-    settled: list[str] = []
-    unknown: list[str] = []
-    for job_id in ids or [record.job.id for record in _list(target, "dead", MAX_LISTED)]:
-        (settled if settle(job_id) else unknown).append(job_id)
-    if as_json:
-        click.echo(json.dumps({done: settled, "unknown": unknown}))
-    elif settled or not ids:
-        click.echo(f"{done} {len(settled)} dead job{'' if len(settled) == 1 else 's'}")
-    if unknown and ids:
-        raise Failed(f"no dead job {', '.join(unknown)}; `hearline queue dead` lists them")
+queue.add_command(dead)

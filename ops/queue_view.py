@@ -152,9 +152,14 @@ def stats_view(stats: QueueStats, heading: Heading, *, all_lanes: bool = False) 
     return Group(*parts)
 
 
-def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
+def _titled(title: str, table: Table) -> RenderableType:
+    """The table below its title; as rich's own title it would be broken to the table's width."""
+    return Group(Text(title, style="bold", no_wrap=True), table)
+
+
+def _table(left: Iterable[str], right: Iterable[str]) -> Table:
     """A table with text columns, then number columns."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in left:
         table.add_column(name, no_wrap=True, header_style="dim")
     for name in right:
@@ -162,8 +167,8 @@ def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
     return table
 
 
-def _lanes(lanes: Iterable[LaneStats]) -> Table:
-    table = _table("Lanes", ["lane"], ["waiting", "oldest", "cost", "tier", "head start", "rate"])
+def _lanes(lanes: Iterable[LaneStats]) -> RenderableType:
+    table = _table(["lane"], ["waiting", "oldest", "cost", "tier", "head start", "rate"])
     for lane in lanes:
         table.add_row(
             lane.lane.name,
@@ -175,11 +180,11 @@ def _lanes(lanes: Iterable[LaneStats]) -> Table:
             f"{lane.rank.rate:.4g}",
             style="" if lane.depth else "dim",
         )
-    return table
+    return _titled("Lanes", table)
 
 
 def _workers(workers: Iterable[WorkerInfo]) -> RenderableType:
-    table = _table("Workers", ["worker", "state", "model"], ["decodes", "last decode", "heartbeat"])
+    table = _table(["worker", "state", "model"], ["decodes", "last decode", "heartbeat"])
     for worker in workers:
         last = worker.info.get("last_decode_ms")
         table.add_row(
@@ -192,35 +197,34 @@ def _workers(workers: Iterable[WorkerInfo]) -> RenderableType:
         )
     if not table.rows:
         return Text("no worker: nothing is decoded (start one: python -m workers)", style="bold red")
-    return table
+    return _titled("Workers", table)
 
 
-def _leases(leases: tuple[LeaseStats, ...], now_ms: int) -> Table:
+def _leases(leases: tuple[LeaseStats, ...], now_ms: int) -> RenderableType:
     more = f" (the first {MOST_LEASES} of {len(leases)})" if len(leases) > MOST_LEASES else ""
-    table = _table(f"Leases{more}", ["job", "lane", "worker"], ["attempt", "audio", "held", "left"])
+    table = _table(["job", "lane", "worker"], ["attempt", "audio", "held", "left"])
     for lease in leases[:MOST_LEASES]:
         left = Text(seconds(lease.left_ms), style="bold red" if lease.left_ms < 0 else "")
         table.add_row(
             lease.job.id, lease.lane.name, lease.worker, str(lease.attempt), f"{lease.job.audio_s:.1f} s",
             seconds(now_ms - lease.claimed_ms), left,
         )  # fmt: skip
-    return table
+    return _titled(f"Leases{more}", table)
 
 
-def _counts(counts: Mapping[str, int]) -> Table:
+def _counts(counts: Mapping[str, int]) -> RenderableType:
     named = {name.partition(":")[2] for name in counts}
     outcomes = [outcome for outcome in OUTCOMES if outcome in named] + sorted(named - set(OUTCOMES))
-    table = _table("Jobs since the queue exists", ["kind"], outcomes)
+    table = _table(["kind"], outcomes)
     for kind in Kind:
         if any(name.startswith(f"{kind}:") for name in counts):
             table.add_row(str(kind), *(f"{counts.get(f'{kind}:{outcome}', 0):,}" for outcome in outcomes))
-    return table
+    return _titled("Jobs since the queue exists", table)
 
 
 def jobs_view(records: Iterable[JobRecord], now_ms: int) -> Table:
     """Jobs, one a line, in the order given."""
-    table = _table("", ["job", "lane", "state", "worker"], ["age", "audio", "cost", "attempts"])
-    table.title = None
+    table = _table(["job", "lane", "state", "worker"], ["age", "audio", "cost", "attempts"])
     for record in records:
         table.add_row(
             record.job.id, record.lane.name, record.state, record.worker if record.state == "leased" else "",
@@ -232,8 +236,7 @@ def jobs_view(records: Iterable[JobRecord], now_ms: int) -> Table:
 
 def dead_view(records: Iterable[JobRecord], now_ms: int) -> Table:
     """Dead jobs with the reason, one a line, in the order given."""
-    table = _table("", ["job", "lane", "code", "reason"], ["attempts", "audio", "died"])
-    table.title = None
+    table = _table(["job", "lane", "code", "reason"], ["attempts", "audio", "died"])
     table.columns[3].no_wrap = False
     for record in records:
         died = f"{seconds(now_ms - record.died_ms)} ago" if record.died_ms is not None else "-"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import threading
@@ -29,8 +30,9 @@ _NAME = re.compile(r"^[a-z_]+\.\d+$")
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("kinds", nargs=-1, type=click.Choice(["worker", "web"]), metavar="[worker] [web]")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines: {process, pid, event}, event is ends or ready.")
 @click.pass_obj
-def restart(runtime: Runtime, /, kinds: tuple[str, ...]) -> None:
+def restart(runtime: Runtime, /, kinds: tuple[str, ...], as_json: bool) -> None:
     """Restart the workers, then the web processes, of `hearline up`: one at a time, the next when the last is ready.
 
     \b
@@ -52,9 +54,13 @@ def restart(runtime: Runtime, /, kinds: tuple[str, ...]) -> None:
         queue = JobQueue.of(client, settings)
         for kind in kinds or ("worker", "web"):
             for name, process in sorted(children(running, kind), key=lambda found: int(found[0].partition(".")[2])):
-                click.echo(f"{name} (pid {process.pid}) ends ...")
-                restart_one(running, name, process, queue, settings.drain_s, settings.host)
-                click.echo(f"{name} is back and ready")
+                _say(as_json, name, process.pid, "ends", f"{name} (pid {process.pid}) ends ...")
+                pid = restart_one(running, name, process, queue, settings.drain_s, settings.host)
+                _say(as_json, name, pid, "ready", f"{name} is back and ready")
+
+
+def _say(as_json: bool, name: str, pid: int, event: str, words: str) -> None:
+    click.echo(json.dumps({"process": name, "pid": pid, "event": event}) if as_json else words)
 
 
 def children(running: RunRecord, kind: str) -> Iterator[tuple[str, psutil.Process]]:
@@ -72,8 +78,11 @@ def children(running: RunRecord, kind: str) -> Iterator[tuple[str, psutil.Proces
 
 def restart_one(
     running: RunRecord, name: str, process: psutil.Process, queue: JobQueue, drain_s: float, host: str
-) -> None:
-    """End this process and wait until `hearline up` has another one ready in its place. Raises `Failed`."""
+) -> int:
+    """End this process and wait until `hearline up` has another one ready in its place; returns that one's id.
+
+    Raises `Failed`.
+    """
     kind = name.partition(".")[0]
     process.send_signal(signal.SIGTERM)
     try:
@@ -81,14 +90,18 @@ def restart_one(
     except psutil.TimeoutExpired:
         raise Failed(f"{name} (pid {process.pid}) did not end within {drain_s + START_S:.0f} s of SIGTERM") from None
 
+    back: list[int] = []
+
     def is_back() -> bool:
         for found, child in children(running, kind):
             if found == name and child.pid != process.pid:
+                back[:] = [child.pid]
                 return _web_answers(child, host) if kind == "web" else _worker_is_ready(child, queue)
         return False
 
     if not _within(START_S, is_back):
         raise Failed(f"{name} was not ready again within {START_S:.0f} s; see its log")
+    return back[0]
 
 
 def _web_answers(child: psutil.Process, host: str) -> bool:

@@ -72,7 +72,10 @@ def test_workers_restarted_one_by_one_under_load_lose_no_final(tmp_path: Path) -
             finally:
                 load.kill()
                 load.wait()
-            assert "web.1 is back and ready" in hearline(tmp_path, "restart", "web")
+            ends, ready = map(json.loads, hearline(tmp_path, "restart", "web", "--json").splitlines())
+            assert (ends["process"], ends["event"]) == (ready["process"], "ends") == ("web.1", "ends")
+            assert ready["event"] == "ready"
+            assert ends["pid"] != ready["pid"]
         service.wait_for(r"has ended; starting it again", times=3)
     assert load.returncode == 0, (out[-3_000:] + err).decode()
     report = json.loads(out)

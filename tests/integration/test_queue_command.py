@@ -77,6 +77,7 @@ def test_the_overview_shows_lanes_workers_leases_dead_and_counts(
     lines = hearline("queue").output.splitlines()
     text = "\n".join(lines)
     assert "policy priority" in lines[0]
+    assert {"Lanes", "Workers", "Leases", "Jobs since the queue exists"} <= {line.rstrip() for line in lines}
     assert "5 waiting" in lines[1]
     assert "1 leased" in lines[1]
     assert "1 dead" in lines[1]
@@ -158,7 +159,8 @@ def test_dead_jobs_are_listed_retried_and_dropped(queue: JobQueue, hearline: Cal
     assert "poison" in text
     assert "decode_failed" in text
     assert "the model could not read it" in text
-    (entry,) = as_json(hearline("queue", "dead", "list", "--json"))
+    (entry,) = as_json(hearline("queue", "dead", "--json"))
+    assert as_json(hearline("queue", "dead", "list", "--json")) == [entry]
     assert (entry["id"], entry["state"], entry["error_code"]) == ("poison", "dead", "decode_failed")
 
     assert hearline("queue", "dead", "retry", "poison").output == "retried 1 dead job\n"
@@ -174,6 +176,17 @@ def test_dead_jobs_are_listed_retried_and_dropped(queue: JobQueue, hearline: Cal
     assert sorted(report["dropped"]) == sorted(lease.job.id for lease in claimed)
     assert queue.stats().dead == 0
     assert hearline("queue", "dead", "drop", "--all").output == "dropped 0 dead jobs\n"
+
+
+def test_dead_jobs_are_limited_in_either_way(queue: JobQueue, hearline: Callable[..., Result]) -> None:
+    for lease in queue.claim("worker-a", "n3", max_jobs=10):
+        queue.fail(lease, "timeout", "too long", retry=False)
+    assert len(as_json(hearline("queue", "dead", "--json"))) > 1
+    for arguments in (("--limit", "1", "--json"), ("list", "--limit", "1", "--json")):
+        assert len(as_json(hearline("queue", "dead", *arguments))) == 1
+    for option in (("--json",), ("--limit", "50")):
+        said = hearline("queue", "dead", *option, "drop", "--all", status=2).output
+        assert "give the options of `queue dead drop` after its name" in said
 
 
 @pytest.mark.parametrize("verb", ["retry", "drop"])

@@ -120,6 +120,14 @@ def test_a_command_explains_itself_and_refuses_what_it_does_not_know(name: str) 
     assert CliRunner().invoke(main, [*arguments, "--nonsense"]).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "name",
+    [name for name, command in COMMANDS.items() if not (isinstance(command, click.Group) and command.no_args_is_help)],
+)
+def test_a_command_that_prints_something_prints_it_as_json_too(name: str) -> None:
+    assert "--json" in {option for parameter in COMMANDS[name].params for option in parameter.opts}
+
+
 def test_a_broken_line_is_noticed() -> None:
     written = "What it is.\n\n    run this     does that\n    run more     does more\n\nAnd more.\n"
     assert broken_lines(written, written) == []
