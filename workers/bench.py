@@ -7,7 +7,8 @@
 
 The model is the one that HEARLINE_MODEL names, one copy of its weights for all. On a CPU, seconds are CPU seconds of
 this process with one thread, so that a busy machine changes them little; with --device cuda they are wall seconds.
-docs/measurements.md explains every figure. As JSON:
+docs/measurements.md explains every figure. Exit status: 0 it ran, whatever the goals say; 1 all or some of it could
+not; 2 wrong arguments or settings; 3 a package, the recordings or the model is missing. As JSON:
 
     wer.DECODER              word error rate on all recordings together
     cpu_per_audio_s.DECODER  seconds for a second of audio; DECODER is transcribe_b1, transcribe_b5, full_b1, full_b5,
@@ -35,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from queueing.errors import SettingsError
-from workers.bench_corpus import BenchError, load_recordings
+from workers.bench_corpus import BenchError, Missing, WrongUse, load_recordings
 from workers.bench_engines import Bank, Options, Stopwatch
 from workers.bench_fit import check_plot, plot
 from workers.bench_goals import goals
@@ -150,13 +151,17 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Returns the exit status: 0 it ran, whatever the goals say, 1 all or some of it could not, 2 wrong usage."""
+    """Returns the exit status: 0 it ran, whatever the goals say, 1 all or some of it could not, 2 wrong usage
+    or settings, 3 something is missing (a package, recordings, the model)."""
     given = parse(arguments)
     try:
         report = run(given, environment)
-    except (BenchError, ModelError, SettingsError) as error:
+    except BenchError as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+        return error.exit_status
+    except (ModelError, SettingsError) as error:
+        sys.stderr.write(f"{error}\n")
+        return Missing.exit_status if isinstance(error, ModelError) else WrongUse.exit_status
     sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n" if given.json else table(report))
     return 1 if report.get("failed") else 0
 

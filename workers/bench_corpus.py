@@ -37,7 +37,21 @@ HARD_GROUPS = ("content", "long", "real")
 
 
 class BenchError(Exception):
-    """The benchmark cannot run; the text says what to do."""
+    """The benchmark cannot run; the text says what to do. ``exit_status``: that of the command, as of all commands."""
+
+    exit_status = 1
+
+
+class Missing(BenchError):
+    """Something that is needed is not there: a package, the recordings."""
+
+    exit_status = 3
+
+
+class WrongUse(BenchError):
+    """An argument is wrong."""
+
+    exit_status = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +70,11 @@ class Recording:
 def load_recordings(folder: Path, limit: int | None = None) -> list[Recording]:
     """The folder's recordings that have a text, shortest first; with ``limit`` so many of them, of all lengths.
 
-    Raises `BenchError` when there are none or one cannot be read.
+    Raises `Missing` when there are none or one cannot be read.
     """
     entries = sorted(_manifest(folder) if (folder / "manifest.csv").is_file() else _files(folder))
     if not entries:
-        raise BenchError(f"no recordings with texts in {folder}; it needs manifest.csv, or NAME.txt beside NAME.flac")
+        raise Missing(f"no recordings with texts in {folder}; it needs manifest.csv, or NAME.txt beside NAME.flac")
     if limit is not None and limit < len(entries):
         # The lengths are not known yet; every n-th by name keeps the speakers mixed.
         entries = [entries[index * len(entries) // limit] for index in range(limit)]
@@ -69,13 +83,13 @@ def load_recordings(folder: Path, limit: int | None = None) -> list[Recording]:
 
 
 def read_audio(path: Path) -> Samples:
-    """A file as 16 kHz mono float32; raises `BenchError`."""
+    """A file as 16 kHz mono float32; raises `Missing`."""
     from faster_whisper.audio import decode_audio
 
     try:
         samples: Samples = decode_audio(str(path), sampling_rate=SAMPLE_RATE)
     except Exception as error:  # PyAV has an exception class for every FFmpeg error
-        raise BenchError(f"{path} cannot be read: {error}") from error
+        raise Missing(f"{path} cannot be read: {error}") from error
     return samples
 
 
@@ -84,12 +98,12 @@ def _manifest(folder: Path) -> Iterator[tuple[str, Path, str]]:
         try:
             yield row["id"], folder / row["file"], row["reference"]
         except KeyError as error:
-            raise BenchError(f"{folder / 'manifest.csv'} lacks the column {error}") from None
+            raise Missing(f"{folder / 'manifest.csv'} lacks the column {error}") from None
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path, str]]:
     if not folder.is_dir():
-        raise BenchError(f"there is no folder {folder}")
+        raise Missing(f"there is no folder {folder}")
     for path in folder.iterdir():
         text = path.with_suffix(".txt")
         if path.suffix.lower() in AUDIO_SUFFIXES and text.is_file():
@@ -101,7 +115,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         with path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
     except OSError as error:
-        raise BenchError(f"cannot read {path}: {error.strerror}") from error
+        raise Missing(f"cannot read {path}: {error.strerror}") from error
 
 
 def load_silent(folder: Path) -> list[Recording]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from queueing.lane import Kind
-from workers.bench_corpus import BenchError, Recording
+from workers.bench_corpus import Missing, Recording, WrongUse
 from workers.bench_engines import Bank, Stopwatch
 from workers.bench_spread import quantile, spread
 from workers.bench_whole import MOST_S, Progress
@@ -105,15 +105,15 @@ def measure_fit(
 
 
 def check_plot(path: Path) -> None:
-    """Raise `BenchError` where the picture could not be drawn in the end: before the work, not after it."""
+    """Raise `Missing` or `WrongUse` where the picture could not be drawn in the end: before the work, not after it."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise BenchError("--plot needs matplotlib: pip install 'hearline[bench]', or leave --plot out")
+        raise Missing("--plot needs matplotlib: pip install 'hearline[bench]', or leave --plot out")
     if path.suffix not in (".svg", ".png", ".pdf"):
-        raise BenchError(f"--plot {path}: name a file that ends in .svg, .png or .pdf")
+        raise WrongUse(f"--plot {path}: name a file that ends in .svg, .png or .pdf")
     if not path.parent.is_dir():
-        raise BenchError(f"--plot {path}: there is no folder {path.parent}")
+        raise WrongUse(f"--plot {path}: there is no folder {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise BenchError(f"--plot {path}: it cannot be written; name a file elsewhere")
+        raise WrongUse(f"--plot {path}: it cannot be written; name a file elsewhere")
 
 
 def plot(points: Mapping[str, Sequence[Point]], found: Mapping[str, Any], clock: str, path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from workers.bench_corpus import BenchError
+from workers.bench_corpus import Missing
 
 LONGEST_PHRASE = 12
 SHORT_REPEATS = 4
@@ -20,20 +20,21 @@ def words_of(text: str) -> list[str]:
 
 
 def word_counter() -> tuple[Any, Any]:
-    """(Whisper's English normalizer, jiwer); raises `BenchError` where one is missing."""
+    """(Whisper's English normalizer, jiwer); raises `Missing` where one is."""
     try:
         english: Any = importlib.import_module("whisper_normalizer.english")
         return english.EnglishTextNormalizer(), importlib.import_module("jiwer")
     except ModuleNotFoundError:
-        raise BenchError(
-            "the word error rate needs two packages: pip install 'whisper-normalizer>=0.1.12' 'jiwer>=4.0'"
+        raise Missing(
+            "the word error rate needs two packages: pip install 'whisper-normalizer>=0.1.12' 'jiwer>=4.0' "
+            "(`make test` installs them too)"
         ) from None
 
 
 def word_error_rate(pairs: Iterable[tuple[str, str]]) -> tuple[float, int]:
     """(rate, reference words) of (reference, text) pairs: all errors over all words, both sides normalized.
 
-    Raises `BenchError` where a package is missing, ValueError without any reference word.
+    Raises `Missing` where a package is missing, ValueError without any reference word.
     """
     normalize, jiwer = word_counter()
     cleaned = [(normalize(reference), normalize(text)) for reference, text in pairs]

@@ -25,13 +25,13 @@ class Failed(click.ClickException):
 
 
 class WrongUse(click.ClickException):
-    """Arguments, settings or recordings are wrong."""
+    """Arguments or settings are wrong."""
 
     exit_code = 2
 
 
 class Missing(click.ClickException):
-    """A package or the model is not there."""
+    """A package, the recordings or the model are not there."""
 
     exit_code = 3
 
@@ -69,7 +69,7 @@ def calibrate(
 
     \b
     Exit status: 0 measured (and written), also when right-sizing does not pay; 1 it was tried and failed;
-    2 wrong arguments or settings; 3 a package or the model is missing.
+    2 wrong arguments or settings; 3 a package, the recordings or the model is missing.
     """
     try:
         settings = WorkerSettings.from_env({**_environment(), **({"HEARLINE_MODEL": model} if model else {})})
@@ -78,7 +78,7 @@ def calibrate(
     except SettingsError as error:
         raise WrongUse(str(error)) from error
     except BenchError as error:
-        raise (Missing if "pip install" in str(error) else WrongUse)(str(error)) from error
+        raise (Missing if error.exit_status == Missing.exit_code else WrongUse)(str(error)) from error
 
     from workers.calibrate import describe, measure
     from workers.calibration import FULL, Calibration, calibration_path, write_calibration

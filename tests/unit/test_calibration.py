@@ -116,7 +116,7 @@ def test_a_calibration_of_other_weights_is_refused(files: ModelFiles) -> None:
     [
         ([], 2, "--speech"),
         (["--speech", "no such folder"], 2, "does not exist"),
-        (["--speech", "EMPTY"], 2, "manifest.csv"),
+        (["--speech", "EMPTY"], 3, "manifest.csv"),
         (["--speech", "SPEECH", "--model", "no/model"], 3, "no directory"),
     ],
 )
