@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ def put_on_path(binary: str) -> None:
     """
     server = Path(binary).resolve(strict=True)
     folder = Path(tempfile.mkdtemp(prefix="hearline-server-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "redis-server").symlink_to(server)
     for name in ("redis-cli", "valkey-cli"):
         if (server.parent / name).is_file():
