@@ -10,11 +10,12 @@ import shlex
 import shutil
 import signal
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
 
+from ops.demo_log import own_log
 from ops.demo_show import Demo, Stage
 from ops.errors import Missing
 from ops.ports import try_port
@@ -86,8 +87,8 @@ def demo(
       hearline demo --stay             the same, then keep the service running
       hearline demo --sample talk.mp3  captions of another file
 
-    Runs `hearline up` with its output in a log file, waits until it is ready (at most --timeout seconds),
-    then runs `hearline stream` at real-time pace.
+    Runs `hearline up` with its output in a log file (demo.log; demo-2.log beside another demo), waits until it is
+    ready (at most --timeout seconds), then runs `hearline stream` at real-time pace.
 
     Exit status: that of `hearline stream` (0 for a complete transcript); 1 the service failed; 3 something needed is
     missing; 130 stopped by Ctrl-C before the transcript was complete.
@@ -100,31 +101,36 @@ def demo(
     state = run_file(runtime.environment)
     hearline = python_module("ops.cli")
     up_arguments = ["up", "--port", str(port), *(["--procfile", str(procfile)] if procfile else [])]
-    try:
-        state.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        log = state.with_name("demo.log")
-        log.touch(0o600)
-    except OSError as error:
-        raise Missing(f"cannot write into {state.parent} ({error.strerror}); set HEARLINE_STATE_DIR") from error
-    stage = Stage(
-        up_command=[*tether(), *hearline, *up_arguments],
-        stream_command=[*hearline, "stream", str(sample), "--url", url, *(["--json"] if as_json else [])],
-        url=url,
-        log=log,
-        run_file=state,
-        timeout_s=timeout_s,
-    )
+    with ExitStack() as stack:
+        try:
+            state.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            log = stack.enter_context(own_log(state.parent))
+        except OSError as error:
+            raise Missing(f"cannot write into {state.parent} ({error.strerror}); set HEARLINE_STATE_DIR") from error
+        stage = Stage(
+            up_command=[*tether(), *hearline, *up_arguments],
+            stream_command=[*hearline, "stream", str(sample), "--url", url, *(["--json"] if as_json else [])],
+            url=url,
+            log=log,
+            run_file=state,
+            timeout_s=timeout_s,
+        )
+        status = _show(stage, runtime, stay)
+    if status:
+        raise SystemExit(status)
+
+
+def _show(stage: Stage, runtime: Runtime, stay: bool) -> int:
     show = Demo(stage, runtime.environment, runtime.clock, ProgressLine(sys.stderr))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: show.interrupt(number))
     command = _own_command()
     farewell = [
         "",
-        f"The service stays up at {url} : open it in a browser to caption your microphone.",
+        f"The service stays up at {stage.url} : open it in a browser to caption your microphone.",
         "In another terminal:",
         f"  {command} stream FILE        captions of any audio or video file",
         f"  {command} queue --watch      what waits, what runs, who works",
-        f"Log: {log}. Ctrl-C stops everything.",
+        f"Log: {stage.log}. Ctrl-C stops everything.",
     ]
-    if status := show.run(farewell if stay else None):
-        raise SystemExit(status)
+    return show.run(farewell if stay else None)

@@ -67,7 +67,7 @@ class Demo:
         redis = "" if self._environment.get("REDIS_URL") else "Redis, "
         self._progress.done(f"Starting {redis}a web process and workers to suit the machine (log: {self._stage.log})")
         try:
-            with self._stage.log.open("wb") as log:
+            with self._stage.log.open("ab") as log:
                 self._service = subprocess.Popen(
                     self._stage.up_command,
                     stdin=subprocess.DEVNULL,

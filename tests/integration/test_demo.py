@@ -7,10 +7,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from ops.demo_log import own_log
 from ops.demo_show import Demo, Stage, waits_for
 from ops.errors import Failed, Missing, WrongUse
 from ops.run_file import run_file
@@ -132,6 +134,41 @@ def test_a_service_that_is_never_ready_is_given_up_and_stopped(tmp_path: Path) -
     with pytest.raises(Failed, match=r"(?s)not ready after 3 s: no worker has loaded its model.*worker\.1 is up"):
         theatre.demo.run(None)
     assert theatre.everything_is_gone()
+
+
+def test_each_log_is_one_demonstrations_alone(tmp_path: Path) -> None:
+    with own_log(tmp_path) as first, own_log(tmp_path) as second:
+        assert [first.name, second.name] == ["demo.log", "demo-2.log"]
+        first.write_text("of the first")
+        second.write_text("of the second")
+        with own_log(tmp_path) as third:
+            assert third.name == "demo-3.log"
+        assert first.stat().st_mode & 0o777 == 0o600
+    assert (first.read_text(), second.read_text()) == ("of the first", "of the second"), "left to be read"
+    with own_log(tmp_path) as again:
+        assert (again, again.read_text()) == (first, "")
+
+
+def test_demonstrations_side_by_side_do_not_mix_their_logs(tmp_path: Path) -> None:
+    table = procfile(tmp_path, web="web", worker="worker")
+    ports = [free_port(), free_port()]
+    logs: list[Path] = []
+    with ExitStack() as stack:
+        demos = []
+        for port in ports:
+            arguments = ["demo", "--stay", "--port", str(port), "--procfile", str(table)]
+            demo = HearlineProcess(arguments, state=tmp_path / "state", environment={"HEARLINE_DRAIN_S": "0"})
+            demos.append(stack.enter_context(demo))
+            logs.append(Path(demo.wait_for(r"Log: (\S+)\. Ctrl-C", timeout_s=40)[0][1]))
+        for demo in demos:
+            demo.signal(signal.SIGINT)
+            demo.end()
+    for port, log in zip(ports, logs, strict=True):
+        lines = log.read_text().splitlines()
+        ready = [line for line in lines if "is ready at" in line]
+        assert len(ready) == 1, lines
+        assert f":{port} " in ready[0]
+        assert sum("everything has stopped" in line for line in lines) == 1
 
 
 def test_a_missing_sample_is_named(tmp_path: Path) -> None:
