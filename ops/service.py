@@ -92,6 +92,7 @@ class Service:
         self._clock = clock
         self._redis: RedisServer | None = None
         self._last_out: LastOut | None = None
+        self._other: run_file.RunRecord | None = None
         self._redis_is_down = False
         self._redis_retry_at_s = 0.0
         self._metrics_dir: str | None = None
@@ -109,7 +110,6 @@ class Service:
 
     def run(self) -> Outcome:
         """Start, wait for the end, clean up. Raises `OpsError` when something needed is missing or given up."""
-        self._tell_of_another()
         with ExitStack() as stack:
             check_ports(self._plan.host, self._plan.web_ports)
             redis_url = self._plan.redis_url or self._own_redis(stack)
@@ -124,8 +124,8 @@ class Service:
         return outcome
 
     def _tell_of_another(self) -> None:
-        other = run_file.find_running(run_file.run_file(self._environment))
-        if other is not None:
+        """Only a service that stands is found: one that cannot start, or not yet, must not say that it is."""
+        if (other := self._other) is not None:
             self._output.say(
                 f"another `hearline up` runs already (pid {other.pid}, {other.url or 'no web process'}): while this "
                 "one runs, `hearline queue` and `hearline stream` find this one (HEARLINE_STATE_DIR keeps them apart)"
@@ -173,16 +173,17 @@ class Service:
         urls = self._plan.urls
         record = run_file.RunRecord(urls[0] if urls else None, redis_url, os.getpid(), self._clock.wall_ms())
         try:
-            previous = run_file.publish(path, record)
+            self._other = run_file.publish(path, record)
         except OSError as error:
             self._output.say(f"cannot write {path} ({error.strerror}); `hearline queue` needs REDIS_URL then")
             return
-        stack.callback(run_file.withdraw, path, record, previous)
+        stack.callback(run_file.withdraw, path, record, self._other)
 
     def _watch(self, stack: ExitStack) -> None:
         urls = self._plan.urls
         if not urls:
             self._output.say("no web process here: workers serve the queue of the Redis above")
+            self._tell_of_another()
             return
         alone = not self._plan.counts.get("worker", 0)
 
@@ -192,6 +193,7 @@ class Service:
             self._output.say(
                 f"{state} at {' '.join(urls)} after {seconds:.1f} s; Ctrl-C stops it", event="ready", urls=urls
             )
+            self._tell_of_another()
 
         watch = ReadyWatch(
             urls,

@@ -235,6 +235,7 @@ def test_data_survives_a_restart_and_is_used_by_one_only(tmp_path: Path) -> None
             with up(tmp_path, "--data", str(tmp_path / "data")) as other:
                 assert other.end() == 3
             assert "another Redis server is using the data folder" in other.text
+            assert "find this one" not in other.text, "it never stood"
             service.signal(signal.SIGTERM)
             assert service.end() == 0
 
@@ -244,9 +245,13 @@ def test_a_service_that_runs_already_is_told_of(tmp_path: Path) -> None:
     with up(tmp_path) as first:
         first.wait_for("Hearline is ready")
         url = json.loads((tmp_path / "state" / "up.json").read_text())["url"]
+        with up(tmp_path, "--port", url.rpartition(":")[2]) as refused:
+            assert refused.end() == 3
+        assert "find this one" not in refused.text, "it never stood"
         with up(tmp_path) as second:
-            second.wait_for(rf"another `hearline up` runs already \(pid {first.process.pid}, {url}\)")
-            second.wait_for("Hearline is ready")
+            second.wait_for(
+                rf"(?s)Hearline is ready.*another `hearline up` runs already \(pid {first.process.pid}, {url}\)"
+            )
             second.signal(signal.SIGTERM)
             assert second.end() == 0
         first.signal(signal.SIGTERM)
