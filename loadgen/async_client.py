@@ -13,10 +13,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from loadgen.client import Sending
+from loadgen.connect_errors import connect_error
 from loadgen.connecting import (
     Timeouts,
     address,
-    connect_error,
     connection_options,
     leave,
     stream_failure,

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 
 import psutil
 from websockets.asyncio.client import ClientConnection as AsyncConnection
-from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
+from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from loadgen.errors import CannotConnect, ClientError, NoAnswer, ServerFailed, refusal
+from loadgen.connect_errors import connect_error
+from loadgen.errors import ClientError, NoAnswer, ServerFailed
 from sessions.wire import Error
 
 DEFAULT_URL = "ws://127.0.0.1:8000/v1/stream"
@@ -168,22 +169,6 @@ async def leave(connection: AsyncConnection) -> None:
         async with asyncio.timeout(LEAVE_S):
             await connection.close(GOING_AWAY)
     connection.transport.abort()
-
-
-def connect_error(url: str, error: WebSocketException | OSError) -> ClientError:
-    """What a failed opening handshake means: `Refused` or `CannotConnect`."""
-    match error:
-        case InvalidStatus(response=response):
-            headers = dict(response.headers.raw_items())
-            return refusal(url, response.status_code, headers, bytes(response.body or b""))
-        case InvalidURI():
-            return CannotConnect(url, "not a WebSocket URL")
-        case TimeoutError():
-            return CannotConnect(url, "it did not answer in time")
-        case OSError():
-            return CannotConnect(url, error.strerror or str(error))
-        case _:
-            return CannotConnect(url, f"what answers there is no WebSocket service ({error})")
 
 
 def stream_failure(fatal: Error | None, closed: ConnectionClosed | None, timeouts: Timeouts) -> ClientError:

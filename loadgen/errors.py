@@ -17,6 +17,17 @@ import json
 from collections.abc import Mapping
 
 REFUSAL_STATUSES = frozenset({401, 403, 413, 429, 503})
+UNAUTHORIZED = 401
+GIVE_KEY = "`hearline stream` and `hearline load` send the key of --api-key or HEARLINE_API_KEY (in Python: api_key)"
+"""The service can only name the header, which whoever types a command does not write."""
+
+FIXES = {
+    404: "check the path in --url: the service's is /v1/stream, and none is needed",
+    405: "check port and path in --url: another kind of service has this one",
+    502: "a proxy answers, and the service behind it does not: see whether that one runs",
+    504: "a proxy answers, and the service behind it does not: see whether that one runs",
+}
+"""For answers of others than the service."""
 
 
 class ClientError(Exception):
@@ -24,14 +35,13 @@ class ClientError(Exception):
 
 
 class CannotConnect(ClientError):
-    """No connection to ``url``."""
+    """No connection to ``url``; ``fix``: what helps against this ``reason``."""
 
-    def __init__(self, url: str, reason: str) -> None:
+    def __init__(self, url: str, reason: str, fix: str = "") -> None:
         self.url = url
         self.reason = reason
-        super().__init__(
-            f"cannot connect to {url}: {reason}; start the service with `hearline up`, or name another with --url"
-        )
+        self.fix = fix
+        super().__init__(f"cannot connect to {url}: {reason}{f'; {fix}' if fix else ''}")
 
 
 class Refused(ClientError):
@@ -42,7 +52,8 @@ class Refused(ClientError):
         self.code = code
         self.retry_after_s = retry_after_s
         retry = "" if retry_after_s is None else f"; try again in {retry_after_s:g} s"
-        super().__init__(f"the service refused the stream (HTTP {status}, {code}): {message}{retry}")
+        own = f"; {GIVE_KEY}" if status == UNAUTHORIZED else ""
+        super().__init__(f"the service refused the stream (HTTP {status}, {code}): {message}{own}{retry}")
 
 
 class ServerFailed(ClientError):
@@ -90,7 +101,8 @@ def refusal(url: str, status: int, headers: Mapping[str, str], body: bytes) -> R
     Retry-After counts where the body has none. Any other status means that this is not the service's stream.
     """
     if status not in REFUSAL_STATUSES:
-        return CannotConnect(url, f"it answers HTTP {status} instead of opening a stream (is the path /v1/stream?)")
+        fix = FIXES.get(status, "check host, port and path in --url, and that a proxy on the way passes WebSockets on")
+        return CannotConnect(url, f"it answers HTTP {status} instead of opening a stream", fix)
     try:
         reason = json.loads(body)
     except ValueError:
