@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadgen.clips import ClipError
+from loadgen.display import printable
 from loadgen.errors import CannotConnect, ClientError, Refused, ServerFailed
 from loadgen.recorder import Recorder
 from sessions.wire import ErrorCode
@@ -114,8 +115,11 @@ def summary_line(recorder: Recorder, outcome: Outcome) -> str:
         return f"{outcome.name}: {outcome.message}"
     # What the service took, which at a limit is less than what was sent.
     parts = [f"{recorder.done.audio_s:.1f} s of audio"]
-    if len(recorder.finals) > 1:
-        parts[0] += f" in {len(recorder.finals)} finals"
+    finals, wordless = len(recorder.finals), sum(not printable(final.text) for final in recorder.finals)
+    if finals > 1:
+        parts[0] += f" in {finals} finals"
+    if finals > 1 and wordless:  # which no line stands for
+        parts[0] += ", none of them with words" if wordless == finals else f", {wordless} of them without words"
     if recorder.final_latency_s is not None:
         parts.append(f"final {recorder.final_latency_s:.2f} s after the last sound")
     queue_ms, decode_ms = recorder.timings_ms("queue_ms"), recorder.timings_ms("decode_ms")

@@ -61,6 +61,36 @@ def test_a_file_becomes_captions_and_a_summary(service: FakeService) -> None:
     assert service.seen[0].audio == load_clip(SAMPLE, pytest.fail)
 
 
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["Hello.", "there"], "4.0 s of audio in 2 finals; "),
+        (["Hello.", ""], "4.0 s of audio in 2 finals, 1 of them without words; "),
+        (["", "\x1b", "there"], "6.0 s of audio in 3 finals, 2 of them without words; "),
+        (["", " "], "4.0 s of audio in 2 finals, none of them with words; "),
+        ([""], "2.0 s of audio; "),
+    ],
+)
+def test_the_summary_counts_the_finals_that_no_line_shows(texts: list[str], told: str) -> None:
+    def say(connection: ServerConnection, seen: Seen) -> None:
+        read_start(connection, seen)
+        while not isinstance(connection.recv(), str):
+            pass
+        for seq, text in enumerate(texts, 1):
+            last = seq == len(texts)
+            send(connection, Final(seq=seq, start_s=2 * seq - 2, end_s=2 * seq, text=text, last=last))
+        send(connection, Done(audio_s=2 * len(texts), finals=len(texts)))
+        connection.close(1000)
+
+    with fake_service(say) as service:
+        result = run("--synthetic", str(2 * len(texts)), "--speed", "0", url=service.url)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith(told)
+    lines = [line for line in result.stdout.splitlines() if "(nothing said)" not in line]
+    wordless = len(texts) - len(lines)
+    assert wordless == sum(not text.strip(" \x1b") for text in texts)
+
+
 def test_every_mark_of_the_plain_lines_is_explained() -> None:
     def mark(connection: ServerConnection, seen: Seen) -> None:
         read_start(connection, seen)
