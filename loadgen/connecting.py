@@ -21,7 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from loadgen.connect_errors import connect_error
 from loadgen.errors import ClientError, NoAnswer, ServerFailed
-from sessions.wire import Error
+from sessions.wire import Error, ErrorCode
 
 DEFAULT_URL = "ws://127.0.0.1:8000/v1/stream"
 STREAM_PATH = "/v1/stream"
@@ -172,7 +172,8 @@ async def leave(connection: AsyncConnection) -> None:
 
 
 def stream_failure(fatal: Error | None, closed: ConnectionClosed | None, timeouts: Timeouts) -> ClientError:
-    """What it means that a stream ended before `done`: the server's fatal message, else how it closed."""
+    """What it means that a stream ended before `done`: the server's fatal message, else how it closed. (The reason of a
+    close repeats the code: a message right before it is lost where the server has no time to hear the answer.)"""
     received = closed.rcvd if closed is not None else None
     code = received.code if received is not None else None
     if fatal is not None:
@@ -180,7 +181,8 @@ def stream_failure(fatal: Error | None, closed: ConnectionClosed | None, timeout
     if closed is not None and received is None and closed.sent is not None and "ping" in closed.sent.reason:
         return NoAnswer("a pong", timeouts.send_s)
     reason = received.reason if received is not None else ""
-    return ServerFailed("", reason or "the server closed the stream before it was done", code)
+    told = reason if reason in set(ErrorCode) else ""
+    return ServerFailed(told, reason or "the server closed the stream before it was done", code)
 
 
 def is_local(url: str) -> bool:

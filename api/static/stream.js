@@ -177,7 +177,8 @@ export class CaptionStream {
     if (this.over) return;
     const now = performance.now();
     if (this.streaming) this.deadline = now + 1000 * (this.resumeS + EXTRA_S);
-    const later = LATER.includes(code) || this.comesBack || (!this.streaming && code === 1011);
+    const told = (this.streaming ? NOT_THE_STREAMS : NOT_NOW).includes(reason); // it repeats the code of a lost message
+    const later = LATER.includes(code) || this.comesBack || told || (!this.streaming && code === 1011);
     if (!this.done && !this.problem && this.token && later && now < this.deadline) return this.comeBack(now);
     if (!this.isOpen) this.problem = this.problem || "refused";
     else if (!this.done && !this.problem) this.problem = reason || `the connection broke (code ${code})`;

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from websockets.sync.server import ServerConnection
@@ -97,7 +98,7 @@ def undisturbed(recorder: Recorder, audio: bytes) -> None:
 
 
 @both
-@pytest.mark.parametrize("how", ["reset", "eof", "restart", "later", "shutting_down", "unavailable"])
+@pytest.mark.parametrize("how", get_args(How))
 def test_a_lost_connection_is_resumed_whatever_way_it_was_lost(play: Play, how: How, rng: random.Random) -> None:
     audio = rng.randbytes(150_000)
     recorder = Recorder()

@@ -39,7 +39,8 @@ from sessions.wire import (
 from tests.support.fake_service import LIMITS, FakeService, Seen, fake_service, seconds
 
 SEGMENT_BYTES = BYTES_PER_SECOND
-How = Literal["reset", "eof", "restart", "later", "shutting_down", "unavailable"]
+How = Literal["reset", "eof", "restart", "later", "shutting_down", "unavailable", "unsaid"]
+"""``unsaid``: as ``unavailable``, but the error message before the close is lost."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,8 @@ class _Talk:
                 self.connection.close(1012, "shutting_down")
             case "unavailable":
                 self.say(Error(code=ErrorCode.UNAVAILABLE, message="no Redis", fatal=True, retry_after_s=0.05))
+                self.connection.close(1011, "unavailable")
+            case "unsaid":
                 self.connection.close(1011, "unavailable")
 
 
