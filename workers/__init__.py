@@ -19,3 +19,9 @@ Any number of them runs anywhere Redis can be reached; none is special and none 
  rescue         sweeps for jobs that dead workers left behind, keeps ranks up to date (queueing.rescue)
 ```
 """
+
+import os
+
+# onnxruntime, which judges where speech is, would write an identity of the machine to its user's home and report to
+# its maker; it looks here when it is loaded. Who wants that sets it to 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # noqa: TID251
