@@ -60,6 +60,9 @@ class Drainable(Protocol):
     def drain(self, limit_s: float) -> None:
         """Take no new streams; those that run end within ``limit_s`` seconds. A later, shorter limit counts."""
 
+    def see_who_follows(self) -> None:
+        """Called now and then while it drains."""
+
     def streams(self) -> int:
         """Streams that still run."""
 
@@ -206,6 +209,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]
     def _sweep(self, now_s: float) -> None:
         """Close what is over its deadline."""
         self._heads.drop_late()
+        if self._stop_at_s is not None:
+            self._drainable.see_who_follows()
         for conn in [conn for conn in self._lingering if conn.timeout < now_s]:
             self._close(conn)
         for connection, deadline_s in list(self._deadlines.items()):

@@ -125,6 +125,7 @@ class StreamService:
         self._streams = streams
         self._lock = threading.Lock()
         self._deadline_s: float | None = None
+        self._for_good = False
         self.limits = session_limits(settings)
         self._socket_limits = SocketLimits(
             max_binary_bytes=settings.max_frame_bytes,
@@ -207,8 +208,7 @@ class StreamService:
     def _drain_until(self, deadline_s: float) -> Drain:
         now_s = self.clock.monotonic()
         leave_s = now_s + self._rng.uniform(0.0, min(LEAVE_WITHIN_S, max(0.0, deadline_s - now_s)))
-        mark = self.settings.stop_mark
-        return Drain(deadline_s, leave_s, for_good=bool(mark) and os.path.exists(mark))
+        return Drain(deadline_s, leave_s, self._for_good)
 
     # The worker process calls these (see `api.server.Drainable`).
 
@@ -220,9 +220,21 @@ class StreamService:
             if self._deadline_s is not None and self._deadline_s <= deadline_s:
                 return
             self._deadline_s = deadline_s
+            self._for_good = self._for_good or self._nobody_follows()
         if limit_s <= 0:
             self._stopping.set()
         self._streams.tell_each(lambda: self._drain_until(deadline_s))
+
+    def see_who_follows(self) -> None:
+        """While the streams end: whether the whole service is being stopped by now, as after a restart of this one."""
+        with self._lock:
+            if self._deadline_s is None or self._for_good or not self._nobody_follows():
+                return
+            self._for_good, deadline_s = True, self._deadline_s
+        self._streams.tell_each(lambda: self._drain_until(deadline_s))
+
+    def _nobody_follows(self) -> bool:
+        return bool(self.settings.stop_mark) and os.path.exists(self.settings.stop_mark)
 
     def streams(self) -> int:
         """Streams that run."""

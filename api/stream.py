@@ -37,6 +37,11 @@ PIECE_BYTES = 32_000
 HANDLED_AT_ONCE_S = 0.005
 """When what came together takes longer than this, other streams get their turn in between."""
 
+HEARD_OUT_S = 0.25
+HEARD_OUT_AT_MOST_S = 1.0
+"""A process that ends still takes what its clients have sent by then: so long it reads on, and until all of that is
+handled, at most so long."""
+
 log = structlog.get_logger()
 
 
@@ -67,6 +72,9 @@ class Stream:
         self._unhandled: deque[str | bytes] = deque()
         self._begun_s = 0.0
         """Since when it handles without letting others in."""
+        self._notice: Drain | None = None
+        self._heed_s = self._heed_at_last_s = 0.0
+        """When the notice is heeded: once nothing is unhandled, and in any case."""
 
     @property
     def _session(self) -> Session:
@@ -144,9 +152,12 @@ class Stream:
             if load is not (load := self._ports.load()):
                 session.set_load(load.partial_wait_s, load.workers)
             wait_s = LONGEST_WAIT_S if tick_s is None else min(tick_s - clock.monotonic(), LONGEST_WAIT_S)
+            if self._notice is not None:
+                wait_s = min(wait_s, self._heed_s - clock.monotonic())
             yield from self._receive(max(0.0, wait_s))
             looked_s = clock.monotonic()
             self._take_mail()
+            self._heed()
             if self._unhandled and session.accepts and not self._over():
                 message, now = self._unhandled.popleft(), clock.monotonic()
                 effects = session.on_text(now, message) if isinstance(message, str) else session.on_audio(now, message)
@@ -212,13 +223,22 @@ class Stream:
                     self._runner.run(self._session.on_reconnected(now))
                 case WorkersChanged(alive):
                     self._runner.run(self._session.on_workers(now, alive=alive))
-                case Drain(deadline_s, leave_s, for_good):
-                    self._runner.run(self._session.on_drain(now, deadline_s, leave_s, for_good=for_good))
+                case Drain(deadline_s):
+                    self._notice, left_s = item, max(0.0, deadline_s - now)
+                    self._heed_s = now + min(HEARD_OUT_S, left_s / 4)
+                    self._heed_at_last_s = now + min(HEARD_OUT_AT_MOST_S, left_s / 4)
                 case TakenOver():
                     self._runner.run(self._session.on_taken_over(now))
         if dropped:
             self._ports.metrics.mailbox_overflows.inc()
             self._runner.run(self._session.on_reconnected(self._now()))
+
+    def _heed(self) -> None:
+        """The end of this process, once what had come before is taken."""
+        now, notice = self._now(), self._notice
+        if notice is not None and (now >= self._heed_at_last_s or (now >= self._heed_s and not self._unhandled)):
+            self._notice = None
+            self._runner.run(self._session.on_drain(now, notice.deadline_s, notice.leave_s, for_good=notice.for_good))
 
     def _guarded(self, step: Callable[[], list[Effect]]) -> None:
         """A step of the cleanup: a fault in it must not keep the rest from running."""

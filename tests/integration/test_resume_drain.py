@@ -141,6 +141,23 @@ def test_who_wants_nothing_held_has_its_last_final_and_leaves_nothing(
         assert not redis_client.exists(PARKED)
 
 
+@pytest.mark.parametrize("said_end", [False, True], ids=["speaking", "end said"])
+def test_what_came_before_the_process_ends_is_heard_out(
+    api: LiveApi, redis_server: RedisServer, redis_client: redis.Redis, said_end: bool
+) -> None:
+    """Though it was not read yet: whoever sent it cannot know that."""
+    with LiveApi(redis_server.url, resume_grace_s=GRACE_S, drain_s=20) as ending, working(redis_client, ending, api):
+        client, _ready = begin(ending)
+        client.send(SOUND[:32_000])
+        if said_end:
+            client.send(encode(End()))
+        ending.process.terminate()
+        messages = receive_all(client) if said_end else told_to_go(client)
+        assert ending.end(timeout_s=10) == 0
+    assert "".join(final.text for final in finals_of(messages)) == text_of(SOUND[:32_000])
+    assert isinstance(messages[-1], Done) == said_end
+
+
 def test_who_promised_to_come_back_has_its_final_where_nobody_will_be(
     api: LiveApi, redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
