@@ -107,8 +107,11 @@ def _away(faults: Faults, record: Record, _profile: Profile) -> bool:
 
 
 def _given_up(faults: Faults, record: Record, profile: Profile) -> bool:
-    """Who can come back is told that too, and goes on trying."""
-    return faults.redis_away_s(record) >= HELD_ON_S + (profile.grace_s if record.resumable else 0.0)
+    """Who can come back is told that too, and goes on trying; who was trying already does so for the grace time alone."""
+    away_s = faults.redis_away_s(record)
+    if record.away_s >= profile.grace_s and away_s >= profile.grace_s:
+        return True
+    return away_s >= HELD_ON_S + (profile.grace_s if record.resumable else 0.0)
 
 
 def _emptied(faults: Faults, record: Record, _profile: Profile) -> bool:

@@ -177,6 +177,10 @@ def test_an_error_needs_a_fault_that_explains_it() -> None:
     away.joined[0] = replace(away.joined[0], resumable=True)
     assert found(away, [Injected("redis.stop", "redis", 2.0, 18.0)]) == {"unexcused error"}, "it can come back"
     assert not found(away, [Injected("redis.stop", "redis", 2.0, 9.0 + SHORT.grace_s)])
+    on_its_way = failed("unavailable", away_s=SHORT.grace_s)
+    on_its_way.joined[0] = away.joined[0]
+    assert not found(on_its_way, [Injected("redis.stop", "redis", 2.0, 2.0 + SHORT.grace_s)])
+    assert found(on_its_way, [Injected("redis.stop", "redis", 2.0, SHORT.grace_s)]) == {"unexcused error"}
     assert excused("unavailable", "link.silent", 12.0, "web1")
     assert not excused("unavailable", "link.silent", 12.0, "worker1")
     assert not excused("internal", "redis.stop", 8.0)
