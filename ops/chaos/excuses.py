@@ -107,7 +107,7 @@ def _away(faults: Faults, record: Record, _profile: Profile) -> bool:
 
 
 def _given_up(faults: Faults, record: Record, profile: Profile) -> bool:
-    """Who can come back is told that too, and goes on trying; who was trying already does so for the grace time alone."""
+    """Who can come back is told that too, and goes on trying; who was trying already does so for the grace time."""
     away_s = faults.redis_away_s(record)
     if record.away_s >= profile.grace_s and away_s >= profile.grace_s:
         return True
