@@ -59,18 +59,20 @@ def main(arguments: list[str]) -> None:
     share_one_arena()
     with nullcontext() if settings.metrics_dir else scratch_folder("hearline-web-") as scratch:
         metrics_dir = scratch.path if scratch else settings.metrics_dir
-        os.makedirs(metrics_dir, exist_ok=True)
         # prometheus-client decides at its import, and reads the variable when a metric is made.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics_dir  # noqa: TID251
         _serve(settings.model_copy(update={"metrics_dir": metrics_dir}))
 
 
 def _serve(settings: ApiSettings) -> None:
+    from api.metrics import GAUGE_MODES
     from api.server import StreamServer
     from api.wsgi import build, clean_metrics, forget_process
+    from queueing.metrics_files import share_metrics
 
     def load() -> Flask:
-        app = build(settings, root_pid)
+        shared = share_metrics(settings.metrics_dir, GAUGE_MODES)
+        app = build(settings if shared else settings.model_copy(update={"metrics_dir": ""}), root_pid)
         settle()
         share_the_interpreter()
         return app

@@ -34,6 +34,19 @@ def add(path: Path, record: KeyRecord) -> None:
         _rewrite(path, added, create=True)
 
 
+def take_back(path: Path, record: KeyRecord, *, made: bool) -> None:
+    """Undo `add`; with ``made`` the file goes, too, unless it has other keys by now. Raises `BadKeyFile`, OSError."""
+    with _locked(path):
+        line = record.line()
+        text = path.read_text(encoding="utf-8")
+        if line not in text:
+            return  # somebody has revoked it meanwhile
+        if made and text == f"{HEADER}{line}":
+            path.unlink()
+            return
+        _rewrite(path, lambda text: text.replace(line, "", 1), create=False)
+
+
 def revoke(path: Path, label: str) -> KeyRecord:
     """Remove the record of this label and return it. Raises `NoSuchLabel`, `BadKeyFile` and OSError."""
     with _locked(path):

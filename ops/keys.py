@@ -87,7 +87,7 @@ def add_key(
       hearline keys add --label trial --expires 2027-01-31 --max-streams 2 --json
 
     The key is printed on standard output, everything else on standard error. Whoever has it may use the service; it
-    cannot be shown again, only revoked.
+    cannot be shown again, only revoked. One that could not be printed is not kept.
     """
     path = _path(runtime.environment, file)
     if not re.fullmatch(LABEL_RULE, label):
@@ -108,16 +108,22 @@ def add_key(
         max_audio_rate=max_audio_rate,
     )
     with _explained(path):
-        if path.exists() and any(record.label == label for record in read_keys(path)):
+        made = not path.exists()
+        if not made and any(record.label == label for record in read_keys(path)):
             raise Failed(
                 f"{path} has a key labelled {label!r} already; choose another label, or `hearline keys revoke {label}`"
             )
         key_file.add(path, record)
-    if as_json:
-        click.echo(json.dumps({**_fields(record, today), "key": key, "file": str(path)}))
-        return
-    click.echo(f"{label!r} is in {path}; this is the only time that its key is shown:", err=True)
-    click.echo(key)
+    try:
+        if as_json:
+            click.echo(json.dumps({**_fields(record, today), "key": key, "file": str(path)}))
+            return
+        click.echo(f"{label!r} is in {path}; this is the only time that its key is shown:", err=True)
+        click.echo(key)
+    except BaseException:  # a full disk, a reader that is gone, Ctrl-C: nobody has the key, nor ever will
+        with _explained(path):
+            key_file.take_back(path, record, made=made)
+        raise
     if runtime.environment.get(VARIABLE, "") == "":
         click.echo(f"the service asks for keys once {VARIABLE}={path} is set for it", err=True)
 

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeGuard
 
 import click
 
@@ -46,8 +46,9 @@ def printing() -> Iterator[None]:
 
     What a command has printed is written out before its end, so that success means that it has arrived.
     """
-    given, marked = sys.stdout, _marked(sys.stdout)
-    if marked is None:  # a test's, or none at all
+    given = sys.stdout
+    marked = _marked(given if _is_open(given) else _closed())
+    if marked is None:  # a test's
         yield
         return
     sys.stdout = marked
@@ -86,6 +87,20 @@ def silence(stream: TextIO) -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, descriptor)
     os.close(nothing)
+
+
+def _is_open(stream: TextIO | None) -> TypeGuard[TextIO]:
+    """Python has None for a standard stream that was closed before it began, whatever its type says."""
+    return stream is not None
+
+
+def _closed() -> TextIO:
+    """In place of a standard output that whoever started this has closed (`>&-`): open for reading only, so that a
+    write fails as it would have. It takes the free number, too: else the next file that is opened, a socket say, had
+    it, and what a child prints would go there."""
+    while (descriptor := os.open(os.devnull, os.O_RDONLY)) < 1:  # 0: standard input is closed as well
+        pass
+    return open(descriptor, "w", encoding="utf-8", closefd=False)
 
 
 def _marked(stream: TextIO | None) -> io.TextIOWrapper | None:

@@ -23,8 +23,10 @@ from queueing.clock import SystemClock
 from queueing.connect import connect, without_password
 from queueing.errors import SettingProblem, SettingsError, UnsafeRedis
 from queueing.logs import configure_logs
+from queueing.metrics_files import share_metrics
 from workers.lifecycle import EXIT_DONE, EXIT_FAILED, EXIT_SETTINGS, Stop
 from workers.load import load_transcriber
+from workers.metrics import GAUGE_MODES
 from workers.model_files import ModelError
 from workers.process import Process
 from workers.settings import WorkerSettings
@@ -76,6 +78,7 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)  # noqa: T201
         return EXIT_SETTINGS
     configure_logs(settings.log_level, settings.log_format, program="worker")
+    share_metrics(os.environ.get("PROMETHEUS_MULTIPROC_DIR", ""), GAUGE_MODES)  # noqa: TID251
     stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.request())
@@ -153,7 +156,8 @@ def _forget_live_gauges() -> None:
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by whoever started this
+            stream.flush()
     # Not sys.exit: the decode thread may be inside the model or a blocking wait, and nothing is left to clean up.
     os._exit(code)

@@ -15,6 +15,8 @@ WAIT_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 
 RATIO_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0)
 BATCH_BUCKETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
+GAUGE_MODES = ("liveall",)
+
 
 class WorkerMetrics:
     """Counters, gauges and histograms of one worker process. ``policy`` is the label of all that depends on it."""
