@@ -13,6 +13,7 @@ import pytest
 
 from queueing.job_queue import QueueLimits
 from queueing.local_redis import free_port
+from tests.support.live_api import LiveApi
 from tests.support.workers import desk_at, noise_pcm, worker_process
 
 FOLDER = "metrics"
@@ -62,4 +63,16 @@ def test_a_worker_decodes_on(
             assert [line["folder"] for line in lines] == [str(folder)]
             assert "PROMETHEUS_MULTIPROC_DIR" in lines[0]["advice"]
         desk.queue.cancel_session("s1")
+    assert not folder.is_dir() or list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["full_disk", "unusable_folder"])
+def test_a_web_process_serves_on(place: str, request: pytest.FixtureRequest, redis_url: str) -> None:
+    folder: Path = request.getfixturevalue(place)
+    with LiveApi(redis_url, metrics_dir=folder) as api:
+        status, body = api.get("/metrics")
+        assert status == 200
+        assert "hearline_streams_active 0.0" in body.decode()
+    lines = [json.loads(line) for line in api.log if "metrics_not_shared" in line]
+    assert [line["folder"] for line in lines] == [str(folder)]
     assert not folder.is_dir() or list(folder.iterdir()) == []

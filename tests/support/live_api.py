@@ -37,13 +37,17 @@ class LiveApi:
     ``endpoint_ms``: 0, as most tests need it: synthetic sound is no speech, and everything shall be decoded.
     """
 
-    def __init__(self, redis_url: str, *, endpoint_ms: object = 0, **settings: object) -> None:
+    def __init__(
+        self, redis_url: str, *, endpoint_ms: object = 0, metrics_dir: object = None, **settings: object
+    ) -> None:
         self.port = free_port()
         self._queue = JobQueue(connect_redis(redis_url))
         self.log: list[str] = []
         settings["endpoint_ms"] = endpoint_ms
         environment = {f"HEARLINE_{name.upper()}": str(value) for name, value in settings.items()}
         environment |= {"REDIS_URL": redis_url, "HEARLINE_PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
+        if metrics_dir is not None:
+            environment["PROMETHEUS_MULTIPROC_DIR"] = str(metrics_dir)
         self.process = subprocess.Popen(
             [sys.executable, "-W", "error::ResourceWarning", "-m", "api"],
             stdin=subprocess.DEVNULL,
