@@ -3,6 +3,8 @@
 running --stop, a process given up--> stopping, stage by stage (SIGTERM, then SIGKILL at the deadline) --> ended
 stopping --a second stop--> everything is killed at once
 
+What a later stage runs is needed by the stage that stops: until its own turn it is started again as before.
+
 One thread, the caller of `Supervisor.run`, owns all state; signals, ended children and the readiness watch
 only put events into its mailbox.
 """
@@ -67,7 +69,7 @@ class Outcome:
     forced: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Slot:
     """A place in the table: the process that fills it now, or when it is started again."""
 
@@ -80,11 +82,19 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Stopping:
-    """The stages still to be stopped, first the current one, and when that one is killed."""
+    """The stages still to be stopped, first the current one, and when that one is killed.
+
+    ``at_once``: a second stop has come, nothing is waited for. ``forced``: something was killed.
+    """
 
     stages: list[list[_Slot]] = field(default_factory=list)
     kill_at_s: float | None = None
+    at_once: bool = False
     forced: bool = False
+
+    def needs(self, slot: _Slot) -> bool:
+        """Whether the stage that stops now may need what runs here."""
+        return not self.at_once and any(slot in stage for stage in self.stages[1:])
 
 
 class Supervisor:
@@ -165,17 +175,20 @@ class Supervisor:
         if self._stopping is None:
             if self._chore is not None:
                 self._chore()
-            for slot in self._slots:
-                if slot.restart_at_s is not None and now >= slot.restart_at_s:
-                    self._start(slot)
-            return
-        while self._stopping.stages and all(slot.child is None for slot in self._stopping.stages[0]):
-            self._stopping.stages.pop(0)
-            self._stopping.kill_at_s = None
+        else:
+            self._go_on_stopping(self._stopping, now)
+        for slot in self._slots:
+            if slot.restart_at_s is not None and now >= slot.restart_at_s:
+                self._start(slot)
+
+    def _go_on_stopping(self, stopping: _Stopping, now: float) -> None:
+        while stopping.stages and all(slot.child is None for slot in stopping.stages[0]):
+            stopping.stages.pop(0)
+            stopping.kill_at_s = None
             self._terminate_stage()
-        if self._stopping.kill_at_s is not None and now >= self._stopping.kill_at_s:
-            self._stopping.kill_at_s = None
-            self._kill(self._stopping.stages[0], "did not stop in time")
+        if stopping.kill_at_s is not None and now >= stopping.kill_at_s:
+            stopping.kill_at_s = None
+            self._kill(stopping.stages[0], "did not stop in time")
 
     def _start(self, slot: _Slot) -> None:
         slot.restart_at_s = None
@@ -199,10 +212,10 @@ class Supervisor:
         if self._on_ended is not None:
             self._on_ended(child.pid)
         status = 1 if child.status is None else child.status
-        if self._stopping is not None:
-            self._output.say(f"{child.name} stopped")
-        else:
+        if self._stopping is None or self._stopping.needs(slot):
             self._failed(slot, status, tuple(child.tail))
+        else:
+            self._output.say(f"{child.name} stopped")
 
     def _failed(self, slot: _Slot, status: int, tail: tuple[str, ...]) -> None:
         name, now = slot.spec.name, self._clock.monotonic()
@@ -214,8 +227,8 @@ class Supervisor:
             slot.restart_at_s = now + delay_s
             return
         self._output.say(f"{ended}; giving up")
-        self._gave_up = self._gave_up or GaveUp(name, status, slot.restarts.failures, tail)
         if self._stopping is None:
+            self._gave_up = GaveUp(name, status, slot.restarts.failures, tail)
             self._stop(f"{name} does not run")
 
     def _stop(self, reason: str) -> None:
@@ -223,19 +236,22 @@ class Supervisor:
             self._output.say(f"stopping: {reason}")
             stages = [[slot for slot in self._slots if slot.spec.kind == kind] for kind in self._stage_order]
             stages.append([slot for slot in self._slots if slot.spec.kind not in self._stage_order])
-            for slot in self._slots:
-                slot.restart_at_s = None
             self._stopping = _Stopping(stages)
             self._on_stop()
             self._terminate_stage()
         elif self._stopping.stages:
             self._output.say(f"{reason} again: ending everything now")
+            self._stopping.at_once = True
+            for slot in self._slots:
+                slot.restart_at_s = None
             self._kill([slot for stage in self._stopping.stages for slot in stage], "is forced to end")
 
     def _terminate_stage(self) -> None:
         assert self._stopping is not None
         if not self._stopping.stages:
             return
+        for slot in self._stopping.stages[0]:
+            slot.restart_at_s = None
         running = [slot.child for slot in self._stopping.stages[0] if slot.child is not None]
         for child in running:
             child.terminate()

@@ -116,6 +116,52 @@ def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
     assert service.left_behind() == []
 
 
+@pytest.fixture
+def drain(tmp_path: Path) -> Path:
+    """The stand-in web process drains until something was written here."""
+    path = tmp_path / "drain"
+    os.mkfifo(path)
+    return path
+
+
+def kill_the_worker(service: HearlineProcess) -> None:
+    os.kill(pids(service, "worker.1", 1)[0], signal.SIGKILL)
+    service.wait_for(r"worker.1 ended by itself \(killed by SIGKILL\); starting it again in 0.5 s")
+
+
+@pytest.mark.parametrize("down_before", [True, False], ids=["down when the stop comes", "ends during the drain"])
+def test_a_worker_comes_back_for_the_streams_that_drain(tmp_path: Path, drain: Path, down_before: bool) -> None:
+    procfile(tmp_path, web="web", worker="worker")
+    with up(tmp_path, HEARLINE_DRAIN_S="600", STAND_IN_DRAIN=str(drain)) as service:
+        service.wait_for("Hearline is ready")
+        if down_before:
+            kill_the_worker(service)
+        service.signal(signal.SIGTERM)
+        service.wait_for("web.1 got SIGTERM")
+        if not down_before:
+            kill_the_worker(service)
+        pids(service, "worker.1", 2)
+        drain.write_text("")
+        assert service.end() == 0, service.text
+        assert service.left_behind() == []
+    assert "worker.1 got SIGTERM" in service.text.partition("web.1 has drained")[2]
+    assert service.text.count("worker.1 started") == 2
+    assert service.text.count("web.1 started") == 1
+
+
+def test_a_second_signal_brings_nothing_back(tmp_path: Path, drain: Path) -> None:
+    procfile(tmp_path, web="web", worker="worker")
+    with up(tmp_path, HEARLINE_DRAIN_S="600", STAND_IN_DRAIN=str(drain)) as service:
+        service.wait_for("Hearline is ready")
+        service.signal(signal.SIGTERM)
+        service.wait_for("web.1 got SIGTERM")
+        kill_the_worker(service)
+        service.signal(signal.SIGTERM)
+        assert service.end() == 1, service.text
+        assert service.left_behind() == []
+    assert "started" not in service.text.partition("SIGTERM again")[2]
+
+
 @pytest.mark.parametrize("line", ["python {0} family", "cd {1} && {2} {0} family; echo done"])
 def test_what_a_process_started_is_ended_with_it(tmp_path: Path, line: str) -> None:
     """The program's own child ignores SIGTERM; with a shell in between the group is asked, then ended."""

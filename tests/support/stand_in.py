@@ -1,6 +1,7 @@
 """Small stand-ins for the service's processes: ``python stand_in.py ROLE``. Standard library alone.
 
-web          answers /ready and /health with 200 (503 with a reason until the file STAND_IN_HOLD is gone)
+web          answers /ready and /health with 200 (503 with a reason until the file STAND_IN_HOLD is gone);
+             drains until somebody writes into the FIFO STAND_IN_DRAIN, where that is set
 worker       runs until SIGTERM, says so, exits 0
 stubborn     ignores SIGTERM
 crash        says "boom" and exits 7 at once
@@ -75,6 +76,9 @@ def main(role: str) -> None:
         threading.Thread(target=ThreadingHTTPServer(address, Handler).serve_forever, daemon=True).start()
     say(f"{name} is up, pid {os.getpid()}, {json.dumps(facts)}")
     stop.wait()
+    if role == "web" and (drain := os.environ.get("STAND_IN_DRAIN")):  # noqa: TID251
+        with open(drain) as writers:
+            writers.read()
     say(f"{name} has drained")
 
 
