@@ -9,6 +9,7 @@ the process keeps its metrics to itself.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -83,6 +84,10 @@ def _make_room(folder: Path, files: dict[str, int]) -> None:
 def _allocate(file: Path, size: int) -> None:
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        os.posix_fallocate(descriptor, 0, size)
+        if sys.platform == "darwin":  # which has no such call
+            at = os.lseek(descriptor, 0, os.SEEK_END)
+            os.write(descriptor, bytes(max(0, size - at)))
+        else:
+            os.posix_fallocate(descriptor, 0, size)
     finally:
         os.close(descriptor)
