@@ -7,12 +7,15 @@ from contextlib import suppress
 
 import psutil
 
+LAST_PORT = 65_535
+"""The highest there is: the system takes a higher number for another port, without a word."""
+
 
 def try_port(host: str, port: int) -> None:
     """Listen on the port and let go again, as a server would.
 
-    Raises `socket.gaierror` when ``host`` is no address, OverflowError for a port above 65535, else OSError
-    when the port cannot be used.
+    ``port`` is at most `LAST_PORT`. Raises `socket.gaierror` when ``host`` is no address, else OSError when the port
+    cannot be used.
     """
     family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, number) as probe:

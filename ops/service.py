@@ -17,7 +17,7 @@ from ops.errors import Failed, Missing, OpsError, WrongUse
 from ops.last_out import LastOut
 from ops.last_words import last_words
 from ops.output import Output
-from ops.ports import holder, try_port
+from ops.ports import LAST_PORT, holder, try_port
 from ops.procfile import WORKER_METRICS_PORT, ProcessSpec, expand
 from ops.readiness import ReadyWatch, local_url
 from ops.redis_server import NoRedis, RedisServer
@@ -57,14 +57,17 @@ class Plan:
 
 
 def check_ports(host: str, ports: Sequence[int]) -> None:
-    """Raise `OpsError` when one of the ports cannot be listened on, saying who has it and what to do."""
+    """Raise `OpsError` when one of the ports, counting up, cannot be listened on, saying who has it and what to do."""
+    if ports and ports[-1] > LAST_PORT:
+        raise WrongUse(
+            f"{len(ports)} web processes from port {ports[0]} on would need ports up to {ports[-1]}, and the "
+            f"last one is {LAST_PORT}; take a lower --port (or HEARLINE_PORT) or fewer web processes"
+        )
     for port in ports:
         try:
             try_port(host, port)
         except socket.gaierror as error:
             raise WrongUse(f"{host!r} is no address of this machine: {error.strerror}") from error
-        except OverflowError as error:
-            raise WrongUse(f"port {port} does not exist; take a lower --port or fewer web processes") from error
         except PermissionError as error:
             raise Missing(f"port {port} needs more rights than this user has; take one above 1023") from error
         except OSError as error:

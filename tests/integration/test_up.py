@@ -153,6 +153,7 @@ def test_a_given_redis_is_used_and_left_running(tmp_path: Path, redis_client: re
         (["--data", "x"], {"REDIS_URL": "redis://127.0.0.1:1/0"}, "--data is for the Redis"),
         ([], {"REDIS_URL": "http://127.0.0.1:1/0"}, "REDIS_URL"),
         (["--json", "--log-dir", "x"], {}, "exclude each other"),
+        (["--port", "65535", "web=2"], {}, "2 web processes from port 65535 on would need ports up to 65536"),
         (["--host", "no.such.host.invalid"], {}, "no address of this machine"),
         (["--host", "0.0.0.0"], {}, "--host 0.0.0.0 (HEARLINE_HOST) can be reached from other machines"),
         ([], {"HEARLINE_HOST": "0.0.0.0"}, "HEARLINE_HOST='0.0.0.0' can be reached from other machines"),
@@ -165,6 +166,7 @@ def test_wrong_use_is_said_in_one_line(
     with up(tmp_path, *arguments, **environment) as service:
         assert service.end() == 2, service.text
     assert message in service.text
+    assert "started" not in service.text
     assert "Traceback" not in service.text
     assert service.left_behind() == []
 
