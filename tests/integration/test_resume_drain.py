@@ -12,7 +12,7 @@ from websockets.sync.client import ClientConnection
 
 from ops.redis_server import RedisServer
 from queueing.lane import Kind
-from sessions.wire import Done, End, Error, Final, ServerMessage, Start, encode
+from sessions.wire import Done, End, Error, Final, Ready, ServerMessage, Start, encode
 from tests.support.eventually import eventually
 from tests.support.live_api import LiveApi, leftovers, receive_all
 from tests.support.returning import begin, byte_of, come_back, finals_of, refused, resumed, working
@@ -57,6 +57,24 @@ def held(client: redis.Redis, session: str) -> tuple[bool, bool, bool]:
     )
 
 
+def ends_with_a_final(ending: LiveApi, client: ClientConnection) -> None:
+    """The process ends; of the three seconds that were sent there is a final, and it is not called the last."""
+    first = finals_of(told_to_go(client))
+    assert [(final.last, final.text) for final in first] == [(False, text_of(SOUND[:96_000]))]
+    assert ending.end(timeout_s=10) == 0
+
+
+def goes_on_behind(api: LiveApi, ready: Ready) -> None:
+    """The stream goes on at ``api`` behind that final, to its end."""
+    again = come_back(api, ready, last_seq=1)
+    assert byte_of(resumed(again).received_s) == 96_000
+    again.send(SOUND[96_000:])
+    again.send(encode(End()))
+    messages = receive_all(again)
+    assert [(final.seq, final.text) for final in finals_of(messages)] == [(2, text_of(SOUND[96_000:]))]
+    assert messages[-1] == Done(audio_s=6.0, finals=2)
+
+
 def test_what_was_received_is_final_and_the_stream_goes_on_behind_it(
     api: LiveApi, redis_server: RedisServer, redis_client: redis.Redis
 ) -> None:
@@ -65,17 +83,9 @@ def test_what_was_received_is_final_and_the_stream_goes_on_behind_it(
         client.send(SOUND[:96_000])
         eventually(lambda: ending.metric("hearline_audio_received_seconds_total") >= 2.5, what="stored audio")
         ending.process.terminate()
-        first = finals_of(told_to_go(client))
-        assert [(final.last, final.text) for final in first] == [(False, text_of(SOUND[:96_000]))]
-        assert ending.end(timeout_s=10) == 0
+        ends_with_a_final(ending, client)
         assert held(redis_client, ready.session) == (True, True, True)
-        again = come_back(api, ready, last_seq=1)
-        assert byte_of(resumed(again).received_s) == 96_000
-        again.send(SOUND[96_000:])
-        again.send(encode(End()))
-        messages = receive_all(again)
-        assert [(final.seq, final.text) for final in finals_of(messages)] == [(2, text_of(SOUND[96_000:]))]
-        assert messages[-1] == Done(audio_s=6.0, finals=2)
+        goes_on_behind(api, ready)
 
 
 @pytest.mark.parametrize("said_end", [False, True], ids=["speaking", "end said"])
@@ -172,13 +182,5 @@ def test_who_promised_to_come_back_has_its_final_where_nobody_will_be(
         eventually(lambda: ending.metric("hearline_audio_received_seconds_total") >= 2.5, what="stored audio")
         mark.touch()
         ending.process.terminate()
-        first = finals_of(told_to_go(client))
-        assert [(final.last, final.text) for final in first] == [(False, text_of(SOUND[:96_000]))]
-        assert ending.end(timeout_s=10) == 0
-        again = come_back(api, ready, last_seq=1)
-        assert byte_of(resumed(again).received_s) == 96_000
-        again.send(SOUND[96_000:])
-        again.send(encode(End()))
-        messages = receive_all(again)
-        assert [(final.seq, final.text) for final in finals_of(messages)] == [(2, text_of(SOUND[96_000:]))]
-        assert messages[-1] == Done(audio_s=6.0, finals=2)
+        ends_with_a_final(ending, client)
+        goes_on_behind(api, ready)
